@@ -294,7 +294,8 @@ public:
 
   device_ir::settings& settings() noexcept;
   void config(std::string_view json);
-  void host_tensor(std::string_view name, dtype element, std::span<const std::string_view> sizes, std::span<const std::string_view> strides);
+  void host_tensor(std::string_view name, dtype element, std::span<const std::string_view> sizes,
+                   std::span<const std::string_view> strides);
   void parameter(std::string_view symbol, bool is_float, std::string_view host_expression, std::optional<symbolic::number> hint = {});
   void block_symbol(std::string_view symbol, symbol_declaration::origin from, std::int32_t block);
   /// `size` empty: None. `variable` is the block size's symbol (or a constant).

@@ -18,6 +18,7 @@ import muster.error;
 export namespace muster::symbolic {
 
 /// What an expression is. The functions are those that sympy prints.
+// clang-format off
 enum class kind : std::uint8_t {
   integer, real, boolean, symbol,
   negate, add, subtract, multiply, divide, floor_divide, modulo, power, // - + - * / // % **
@@ -27,6 +28,7 @@ enum class kind : std::uint8_t {
   equal, not_equal, less, less_equal, greater, greater_equal,          // Eq Ne Lt Le Gt Ge
   logical_and, logical_or, logical_not, where,                         // And Or Not Where
 };
+// clang-format on
 
 /// An expression of a pool: an index, meaningless without its pool.
 enum class expression : std::uint32_t {};

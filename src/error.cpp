@@ -46,7 +46,8 @@ std::size_t code_point_offset(std::string_view text, std::size_t index) {
   return offset;
 }
 
-std::string located_message(std::string_view file, std::size_t line, std::size_t column, std::string_view source_line, std::string_view message) {
+std::string located_message(std::string_view file, std::size_t line, std::size_t column, std::string_view source_line,
+                            std::string_view message) {
   if (line == 0) return fmt::format("{}: error: {}", file, message);
   std::size_t caret = column == 0 ? 0 : column - 1;
   std::size_t begin = 0;
@@ -104,7 +105,8 @@ struct BackendImplementationMissing::details {
 BackendImplementationMissing::BackendImplementationMissing(std::string_view backend, std::string_view operation, operation_family family,
                                                            std::vector<std::string> implemented_by, bool has_common)
     : Error(missing_message(backend, operation, family)),
-      details_(std::make_shared<const details>(details{std::string(backend), std::string(operation), family, std::move(implemented_by), has_common})) {}
+      details_(std::make_shared<const details>(
+          details{std::string(backend), std::string(operation), family, std::move(implemented_by), has_common})) {}
 BackendImplementationMissing::~BackendImplementationMissing() = default;
 const std::string& BackendImplementationMissing::backend() const noexcept { return details_->backend; }
 const std::string& BackendImplementationMissing::operation() const noexcept { return details_->operation; }
@@ -112,12 +114,14 @@ operation_family BackendImplementationMissing::family() const noexcept { return 
 const std::vector<std::string>& BackendImplementationMissing::implemented_by() const noexcept { return details_->implemented_by; }
 bool BackendImplementationMissing::has_common() const noexcept { return details_->has_common; }
 
-BackendUnsupported::BackendUnsupported(std::string_view backend, std::string_view operation, std::string_view reason, std::string_view where)
+BackendUnsupported::BackendUnsupported(std::string_view backend, std::string_view operation, std::string_view reason,
+                                       std::string_view where)
     : Error(where.empty() ? fmt::format("Backend '{}' does not support this use of {}: {}", backend, operation, reason)
                           : fmt::format("{}: Backend '{}' does not support this use of {}: {}", where, backend, operation, reason)) {}
 BackendUnsupported::~BackendUnsupported() = default;
 
-UnknownBackend::UnknownBackend(std::string_view name, const std::vector<std::string>& available) : Error(available_message(name, available)) {}
+UnknownBackend::UnknownBackend(std::string_view name, const std::vector<std::string>& available)
+    : Error(available_message(name, available)) {}
 UnknownBackend::~UnknownBackend() = default;
 
 BackendNotBuilt::BackendNotBuilt(std::string_view name, const std::vector<std::string>& built)
@@ -135,8 +139,10 @@ NoTensorArgs::~NoTensorArgs() = default;
 ArgumentNestingError::ArgumentNestingError(std::string_view message) : Error(std::string(message)) {}
 ArgumentNestingError::~ArgumentNestingError() = default;
 
-DeviceMismatch::DeviceMismatch(std::string_view first_path, std::string_view first_device, std::string_view second_path, std::string_view second_device)
-    : Error(fmt::format("Arguments are on different devices: {} is on {}, {} is on {}", first_path, first_device, second_path, second_device)) {}
+DeviceMismatch::DeviceMismatch(std::string_view first_path, std::string_view first_device, std::string_view second_path,
+                               std::string_view second_device)
+    : Error(fmt::format("Arguments are on different devices: {} is on {}, {} is on {}", first_path, first_device, second_path,
+                        second_device)) {}
 DeviceMismatch::~DeviceMismatch() = default;
 
 struct DeviceIRError::details {
@@ -145,7 +151,8 @@ struct DeviceIRError::details {
   std::string message;
 };
 
-DeviceIRError::DeviceIRError(std::string_view file, std::size_t line, std::size_t column, std::string_view source_line, std::string_view message)
+DeviceIRError::DeviceIRError(std::string_view file, std::size_t line, std::size_t column, std::string_view source_line,
+                             std::string_view message)
     : Error(located_message(file, line, column, source_line, message)),
       details_(std::make_shared<const details>(details{line, column, std::string(message)})) {}
 DeviceIRError::~DeviceIRError() = default;

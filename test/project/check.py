@@ -1,0 +1,322 @@
+"""Checks of the project itself: the module graph, the build's completeness and increments, formatting, and the README.
+
+usage: check.py BUILD [CHECK…]    BUILD is a finished build folder; last line: N passed, N failed
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+CODE_FOLDERS = ("modules", "src", "test", "bench")
+CODE_SUFFIXES = {".cpp", ".cppm", ".hpp", ".h"}
+
+
+class Failed(Exception):
+    """A check's findings, one a line."""
+
+
+class Skipped(Exception):
+    """Why a check could not be made."""
+
+
+def expect_none(findings: list[str], what: str) -> None:
+    if findings:
+        raise Failed(f"{what}:\n" + "\n".join(f"  {finding}" for finding in findings))
+
+
+def output_of(*command: object, cwd: Path = ROOT, check: bool = True) -> str:
+    done = subprocess.run([str(word) for word in command], cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if check and done.returncode != 0:
+        raise Failed(f"{' '.join(map(str, command))}: status {done.returncode}\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+@cache
+def project_files() -> tuple[Path, ...]:
+    names = output_of("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    return tuple(ROOT / name for name in names if name and (ROOT / name).is_file())
+
+
+def code_files() -> list[Path]:
+    return [file for file in project_files() if file.suffix in CODE_SUFFIXES and file.relative_to(ROOT).parts[0] in CODE_FOLDERS]
+
+
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+# --- the module graph ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def declared_modules() -> dict[str, tuple[str, list[str]]]:
+    """What meson.build says: module name -> (interface file, direct imports)."""
+    table = re.search(r"^modules = (\[.*?^\])", text_of(ROOT / "meson.build"), re.MULTILINE | re.DOTALL)
+    if table is None:
+        raise Failed("meson.build has no `modules = [...]` table")
+    return {name: (file, imports) for name, file, imports in ast.literal_eval(table.group(1))}
+
+
+@cache
+def scanned_units() -> dict[str, dict]:
+    """What the compiler says: object -> {file, provides, requires} of every unit in the build."""
+    commands = json.loads(text_of(BUILD / "compile_commands.json"))
+    for command in commands:  # the scanner must not write the build's own depfiles
+        command["command"] = re.sub(r" -MD -MQ \S+ -MF \S+", "", command["command"])
+    with tempfile.TemporaryDirectory(prefix="muster-") as folder:
+        database = Path(folder, "compile_commands.json")
+        database.write_text(json.dumps(commands))
+        scan = output_of("clang-scan-deps-19", "-format=p1689", "-compilation-database", database)
+    files = {command["output"]: (BUILD / command["file"]).resolve() for command in commands}
+    return {
+        rule["primary-output"]: {
+            "file": files[rule["primary-output"]],
+            "provides": [provided["logical-name"] for provided in rule.get("provides", [])],
+            "requires": [required["logical-name"] for required in rule.get("requires", [])],
+        }
+        for rule in json.loads(scan)["rules"]
+    }
+
+
+def check_imports() -> None:
+    """Each interface unit's imports, as the compiler reports them, are those that meson.build lists."""
+    declared = declared_modules()
+    findings = []
+    seen = set()
+    for unit in scanned_units().values():
+        for name in unit["provides"]:
+            file, imports = declared.get(name, ("", []))
+            seen.add(name)
+            if unit["file"] != ROOT / file:
+                findings.append(f"{name}: provided by {unit['file']}, declared as '{file}'")
+            if sorted(unit["requires"]) != sorted(imports):
+                findings.append(f"{name}: imports {sorted(unit['requires'])}, meson.build lists {sorted(imports)}")
+    findings += [f"{name}: declared, but no unit provides it" for name in declared if name not in seen]
+    expect_none(findings, "imports and meson.build differ")
+
+
+def check_module_files() -> None:
+    """The module muster.a.b lives in modules/a/b.cppm, and comes after all that it imports."""
+    findings = []
+    earlier: set[str] = set()
+    for name, (file, imports) in declared_modules().items():
+        path = "modules/" + (name.removeprefix("muster.").replace(".", "/")) + ".cppm"
+        if file != path:
+            findings.append(f"{name}: in {file}, not {path}")
+        findings += [f"{name}: stands before {imported}, which it imports" for imported in imports if imported not in earlier]
+        earlier.add(name)
+    expect_none(findings, "misplaced modules")
+
+
+def check_complete() -> None:
+    """Every source on disk is named in a meson.build at or above its folder."""
+    findings = []
+    for file in code_files():
+        for folder in file.parents:
+            build_file = folder / "meson.build"
+            if build_file.is_file():
+                # By its path, or without the suffix where a loop adds that.
+                path = file.relative_to(folder)
+                names = {f"'{path.as_posix()}'", f"'{path.with_suffix('').as_posix()}'", f"'{path.stem}'"}
+                if any(name in text_of(build_file) for name in names):
+                    break
+            if folder == ROOT:
+                findings.append(str(file.relative_to(ROOT)))
+                break
+    expect_none(findings, "not in any meson.build")
+
+
+def check_recorded_dependencies() -> None:
+    """What ninja recorded for each object names the built interface of every module that it imports."""
+    recorded: dict[str, set[str]] = {}
+    current: set[str] = set()
+    for line in output_of("ninja", "-C", BUILD, "-t", "deps").splitlines():
+        if line.startswith("    "):
+            current.add(line.strip())
+        elif ": #deps" in line:
+            current = recorded.setdefault(line.split(":")[0], set())
+    findings = []
+    for output, unit in scanned_units().items():
+        if output not in recorded:
+            continue  # left out of a default build
+        for name in unit["requires"]:
+            if f"{name}.pcm" not in recorded[output]:
+                findings.append(f"{unit['file'].relative_to(ROOT)} imports {name}, but {output} does not depend on {name}.pcm")
+    expect_none(findings, "an edit of these interfaces would leave stale objects")
+    if not recorded:
+        raise Failed(f"{BUILD} records no dependencies; is it built?")
+
+
+def importers_of(name: str) -> list[str]:
+    """The modules that import `name`, directly or not, in order."""
+    found: list[str] = []
+    for importer, (_, imports) in declared_modules().items():
+        if name in imports or any(imported in found for imported in imports):
+            found.append(importer)
+    return found
+
+
+def check_one_ninja_run() -> None:
+    """In a copy of the project: one ninja run after an edit of muster.error rebuilds every importer, and a second has no work."""
+    importers = importers_of("muster.error")
+    with tempfile.TemporaryDirectory(prefix="muster-") as folder:
+        copy, build = Path(folder, "project"), Path(folder, "build")
+        for file in project_files():
+            target = copy / file.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, target)
+        options = ["-Dtests=false", "-Dbench=false", "-Dbuildtype=plain", "-Dwarning_level=0"]
+        environment = ["env", "CXX=clang++-19", sys.executable, "-m", "mesonbuild.mesonmain"]
+        output_of(*environment, "setup", build, copy, *options)
+        targets = [f"{name}.pcm" for name in ["muster.error", *importers]] + ["libmuster.a.p/src_error.cpp.o"]
+        ninja = ["ninja", "-C", build]
+        output_of(*ninja, *targets)
+
+        def stamps() -> dict[str, int]:
+            return {target: (build / target).stat().st_mtime_ns for target in targets}
+
+        before = stamps()
+        interface = copy / "modules/error.cppm"
+        interface.write_text(text_of(interface) + "\nexport namespace muster {\ninline constexpr int edited = 1;\n}\n")
+        output_of(*ninja, *targets)
+        after = stamps()
+        expect_none([target for target in targets if after[target] == before[target]], "not rebuilt after an edit of muster.error")
+        again = output_of(*ninja, *targets)
+        if "no work to do" not in again:
+            raise Failed(f"a second ninja run still had work:\n{again}")
+        os.utime(interface)
+        output_of(*ninja, *targets)
+        touched = stamps()
+        expect_none([target for target in targets if target.endswith(".pcm") and touched[target] != after[target]], "rebuilt after a mere touch")
+
+
+# --- sources ------------------------------------------------------------------------------------------------------------------
+
+
+def matching_lines(files: list[Path], pattern: str) -> Iterator[str]:
+    for file in files:
+        for number, line in enumerate(text_of(file).splitlines(), 1):
+            if re.search(pattern, line):
+                yield f"{file.relative_to(ROOT)}:{number}: {line.strip()[:120]}"
+
+
+def check_format() -> None:
+    """clang-format would change nothing."""
+    report = output_of("clang-format-19", "--dry-run", *code_files(), check=False)
+    findings = sorted({line.split(":")[0] for line in report.splitlines() if "[-Wclang-format-violations]" in line})
+    expect_none([os.path.relpath(finding, ROOT) for finding in findings], "clang-format would change these (./run format does)")
+
+
+def check_include_order() -> None:
+    """No #include after an import: the compilers do not agree on what that means."""
+    findings = []
+    for file in code_files():
+        imported = False
+        for number, line in enumerate(text_of(file).splitlines(), 1):
+            imported = imported or re.match(r"\s*(export\s+)?import\s+[\w.:]+\s*;", line) is not None
+            if imported and re.match(r"\s*#\s*include\b", line):
+                findings.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
+    expect_none(findings, "included after an import")
+
+
+def check_no_conditional_backend() -> None:
+    """Which backends there are is said by one composition, not by the preprocessor."""
+    library = [file for file in code_files() if file.relative_to(ROOT).parts[0] in ("modules", "src")]
+    names = "backend|triton|tileir|pallas|cute|metal|cpu"
+    expect_none(list(matching_lines(library, rf"(?i)^\s*#\s*(if|ifdef|ifndef|elif)\b.*({names})")), "preprocessor conditions on a backend")
+
+
+def check_no_static_initialiser() -> None:
+    """Nothing in the library runs before main."""
+    sections = output_of("readelf", "-SW", BUILD / "libmuster.a")
+    findings = []
+    member = ""
+    for line in sections.splitlines():
+        if line.startswith("File:"):
+            member = line
+        elif re.search(r"\.(init_array|ctors)\b", line):
+            findings.append(member.removeprefix("File: "))
+    expect_none(sorted(set(findings)), "objects with an initialiser")
+
+
+def check_portable_text() -> None:
+    """No path of somebody's machine and no host of a package registry in any file."""
+    this = Path(__file__).resolve()
+    files = [file for file in project_files() if file != this and file.suffix not in (".npy", ".png")]
+    path = r"(?<![\w.~$}/-])/(work|root|home|Users|mnt|farm)/\w"
+    host = r"\b((deb|security|ftp|archive)\.(debian|ubuntu)\.|pypi\.org|pythonhosted\.org|proxy\.golang|registry\.npm|crates\.io)"
+    expect_none(list(matching_lines(files, f"{path}|{host}")), "not portable")
+
+
+# --- the README ---------------------------------------------------------------------------------------------------------------
+
+
+def readme_section(marker: str) -> str | None:
+    section = re.search(rf"<!-- {marker}:begin -->\n(.*?)<!-- {marker}:end -->", text_of(ROOT / "README.md"), re.DOTALL)
+    return section.group(1).strip() if section else None
+
+
+def check_readme_snippets() -> None:
+    """Every C++ block of the README is named, and is a program that the build compiles and a test runs."""
+    named = re.findall(r"^```cpp *(\S*)$", text_of(ROOT / "README.md"), re.MULTILINE)
+    built = {path.name.removeprefix("readme-") for path in (BUILD / "test/project").glob("readme-*") if path.is_file() and not path.suffix}
+    findings = [f"README.md: the block '{name}' is not built by test/project/meson.build" for name in named if name not in built]
+    findings += [f"README.md has no block '{name}'" for name in built if name not in named]
+    expect_none(findings, "README snippets")
+
+
+def check_readme_coverage() -> None:
+    """The coverage table of the README is what the tool prints."""
+    compare_with_tool("coverage", "coverage", "--format", "markdown")
+
+
+def check_readme_usage() -> None:
+    """The command line reference of the README is the tool's own help."""
+    compare_with_tool("usage", "--help", fence="```text\n{}\n```")
+
+
+def compare_with_tool(marker: str, *arguments: str, fence: str = "{}") -> None:
+    tool = BUILD / "muster"
+    if not tool.is_file():
+        raise Skipped("the tool is not built")
+    section = readme_section(marker)
+    if section is None:
+        raise Failed(f"README.md has no section between <!-- {marker}:begin --> and <!-- {marker}:end -->")
+    printed = fence.format(output_of(tool, *arguments).strip())
+    if section != printed:
+        raise Failed(f"README.md differs from `muster {' '.join(arguments)}`; it should have:\n{printed}")
+
+
+# --- running them -------------------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    checks = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
+    wanted = sys.argv[2:] or list(checks)
+    failed = skipped = 0
+    for name in wanted:
+        try:
+            checks[name]()
+            print(f"ok      {name}", flush=True)
+        except Skipped as reason:
+            skipped += 1
+            print(f"skipped: {name}: {reason}", flush=True)
+        except Exception as error:  # a check that breaks is a check that fails
+            failed += 1
+            print(f"FAILED  {name}: {checks[name].__doc__}\n{error}", flush=True)
+    print(f"{len(wanted) - failed - skipped} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
