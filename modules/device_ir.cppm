@@ -59,7 +59,10 @@ struct type {
   expression value = no_expression;  ///< of `Sym(EXPR)`
 };
 
-enum class layout : std::uint8_t { strided };
+/// `torch.strided`, and the memory formats that the same position of a call may hold (`torch.contiguous_format`).
+enum class layout : std::uint8_t { strided, contiguous_format, preserve_format, channels_last, channels_last_3d };
+[[nodiscard]] std::string_view torch_name(layout l) noexcept; ///< `strided`
+[[nodiscard]] std::optional<layout> layout_torch_named(std::string_view name) noexcept;
 
 /// One argument of a call. Compound kinds refer to further arguments of the document.
 struct argument {
@@ -114,7 +117,8 @@ struct graph {
   range parameters;          ///< into document::nodes
   range nodes;               ///< into document::nodes, right behind the parameters
   argument result;           ///< what `return` gives: `none`, a list or tuple, or one value
-  std::uint32_t line = 0;
+  std::uint32_t line = 0;        ///< of its `def`
+  std::uint32_t header_line = 0; ///< of its root, loop, branch or helper line
   bool declared = true;      ///< false while only the header or only the body was seen
 };
 
@@ -256,7 +260,11 @@ struct limits {
   static constexpr std::size_t line_bytes = 1U << 20U;
   static constexpr std::size_t nodes = 1U << 20U;
   static constexpr std::size_t argument_depth = 64;
-  static constexpr std::size_t rank = 32;
+  static constexpr std::size_t rank = 32; ///< dimensions of a tensor, blocks of a graph
+  static constexpr std::size_t arguments = 4U << 20U;
+  static constexpr std::size_t keywords = 256; ///< of one node
+  static constexpr std::size_t expressions = 1U << 20U;
+  static constexpr std::size_t declarations = 4096; ///< host tensors, symbols, blocks, graphs: of each
 };
 
 /// Reads a document. The text need not outlive the call. Verifies nothing beyond the grammar (see `verify`).

@@ -47,6 +47,10 @@ struct number {
   friend constexpr bool operator==(const number&, const number&) noexcept = default;
 };
 
+/// Appends a real number as Python's repr writes it: the shortest digits that read back exactly, with a point or an
+/// exponent (`0.5`, `1.0`, `1e-05`, `inf`, `-inf`, `nan`).
+void print_real(double value, std::string& out);
+
 /// A failure to parse: where in the text (byte offset from its start) and what was expected there.
 struct parse_failure {
   std::size_t offset = 0;
@@ -72,12 +76,13 @@ public:
   /// The symbol of that name, made if it is new. O(1) on average.
   [[nodiscard]] symbol intern(std::string_view name);
   [[nodiscard]] expression reference(symbol s);
-  /// An operation over operands of this pool; kept exactly as given, nothing is folded.
+  /// An operation over operands of this pool; kept exactly as given, nothing is folded. Throws Error beyond maximum_depth.
   [[nodiscard]] expression make(kind k, std::span<const expression> operands);
   [[nodiscard]] expression make(kind k, expression a, expression b);
   [[nodiscard]] expression make(kind k, expression a);
 
   [[nodiscard]] kind kind_of(expression e) const noexcept;
+  [[nodiscard]] std::size_t depth(expression e) const noexcept; ///< levels of nesting; 1 for a literal or symbol
   /// The operands; empty for literals and symbols. Valid until the pool grows.
   [[nodiscard]] std::span<const expression> operands(expression e) const noexcept;
   [[nodiscard]] std::int64_t integer_value(expression e) const noexcept; ///< of an `integer` or `boolean`
