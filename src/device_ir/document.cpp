@@ -1,6 +1,7 @@
 module;
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -78,31 +79,29 @@ void text_store::clear() noexcept {
   left_ = first_size_;
 }
 
-std::uint32_t text_index::set(std::string_view key, std::uint32_t value) {
-  const std::uint32_t hash = hash_of(key);
-  std::size_t at = hash & mask();
-  for (; slots_[at].generation == generation_; at = (at + 1) & mask())
-    if (slots_[at].hash == hash && slots_[at].key == key) return std::exchange(slots_[at].value, value);
-  slots_[at] = {key, hash, value, generation_};
-  if (++count_ * 2 > slots_.size()) grow();
-  return absent;
-}
-
 void text_index::grow() {
-  std::vector<slot> old(slots_.size() * 2);
-  std::swap(old, slots_);
-  for (const slot& s : old) {
-    if (s.generation != generation_) continue;
-    std::size_t at = s.hash & mask();
-    while (slots_[at].generation == generation_) at = (at + 1) & mask();
-    slots_[at] = s;
+  const std::size_t old_size = mask_ + 1;
+  const std::uint32_t old_generation = generation_;
+  spare_.resize(std::max(spare_.size(), old_size * 2));
+  std::swap(slots_, spare_);
+  ++generation_;
+  mask_ = old_size * 2 - 1;
+  for (std::size_t i = 0; i < old_size; ++i) {
+    if (spare_[i].generation != old_generation) continue;
+    std::size_t at = spare_[i].hash & mask_;
+    while (slots_[at].generation == generation_) at = (at + 1) & mask_;
+    slots_[at] = spare_[i];
+    slots_[at].generation = generation_;
   }
 }
 
 void text_index::clear() noexcept {
   count_ = 0;
-  if (++generation_ != 0) return;
+  mask_ = smallest - 1;
+  constexpr std::uint32_t last = 0xFFFFFF00U; // grow counts on a little
+  if (generation_++ < last) return;
   for (slot& s : slots_) s.generation = 0;
+  for (slot& s : spare_) s.generation = 0;
   generation_ = 1;
 }
 

@@ -1,6 +1,7 @@
 module;
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,9 @@ module;
 #include <system_error>
 #include <utility>
 #include <vector>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 module muster.device_ir;
 
 #include "storage.hpp"
@@ -37,6 +41,27 @@ constexpr std::array<std::uint8_t, 256> character_table = [] {
 constexpr bool is(char c, character what) { return (character_table[static_cast<unsigned char>(c)] & what) != 0; }
 constexpr bool is_blank(char c) { return c == ' ' || c == '\t'; }
 constexpr bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
+
+/// The end of the run of name characters (and points, where `with_points`) that starts here. On x86-64 sixteen at a time:
+/// names are short and differ in length, so that a loop over characters costs a mispredicted branch a name.
+template <bool with_points> const char* end_of_name(const char* at) {
+#if defined(__SSE2__)
+  for (;; at += 16) {
+    const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const __m128i letter = _mm_sub_epi8(_mm_or_si128(c, _mm_set1_epi8(0x20)), _mm_set1_epi8('a'));
+    const __m128i number = _mm_sub_epi8(c, _mm_set1_epi8('0'));
+    __m128i belongs = _mm_cmpeq_epi8(_mm_min_epu8(letter, _mm_set1_epi8(25)), letter);
+    belongs = _mm_or_si128(belongs, _mm_cmpeq_epi8(_mm_min_epu8(number, _mm_set1_epi8(9)), number));
+    belongs = _mm_or_si128(belongs, _mm_cmpeq_epi8(c, _mm_set1_epi8('_')));
+    if constexpr (with_points) belongs = _mm_or_si128(belongs, _mm_cmpeq_epi8(c, _mm_set1_epi8('.')));
+    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(belongs));
+    if (mask != 0xFFFFU) return at + std::countr_one(mask);
+  }
+#else
+  while (is(*at, with_points ? dotted_part : name_part)) ++at;
+  return at;
+#endif
+}
 
 std::string quoted(std::string_view text) {
   constexpr std::size_t longest = 60;
@@ -78,8 +103,13 @@ constexpr std::array<origin_word, 6> origins = {{
 
 /// Words that Python gives a meaning, so that no node can have them as its name.
 bool is_reserved(std::string_view word) {
-  constexpr std::array<std::string_view, 9> words = {"None", "True", "False", "inf", "nan", "return", "def", "not", "torch"};
-  return std::ranges::find(words, word) != words.end();
+  switch (word.size()) {
+  case 3: return word == "inf" || word == "nan" || word == "def" || word == "not";
+  case 4: return word == "None" || word == "True";
+  case 5: return word == "False" || word == "torch";
+  case 6: return word == "return";
+  default: return false;
+  }
 }
 
 void append_utf8(char32_t c, std::string& out) {
@@ -100,13 +130,11 @@ void append_utf8(char32_t c, std::string& out) {
   }
 }
 
-} // namespace
-
 /// One pass over the text, a line at a time. `at_` never passes `end_`, the end of the current line, and `*end_` is
 /// always readable and never a character that continues a token, so tokens need no bounds checks.
-class parser {
+class reader {
 public:
-  parser(document& into, std::string_view file) : d_(into), s_(*into.storage_) { d_.file = d_.keep(file); }
+  reader(document& into, std::string_view file) : d_(into), s_(parser::storage_of(into)) { d_.file = d_.keep(file); }
 
   void read(std::string_view text) {
     take(text);
@@ -230,21 +258,21 @@ private:
 
   [[nodiscard]] std::string_view rest() const { return {at_, end_}; }
   void skip_blanks() {
-    while (at_ != end_ && is_blank(*at_)) ++at_;
+    while (static_cast<unsigned char>(*at_) <= ' ' && is_blank(*at_)) ++at_;
   }
 
   void expect_blank() {
-    if (at_ == end_ || !is_blank(*at_)) fail_expecting("a blank");
+    if (!is_blank(*at_)) fail_expecting("a blank");
     skip_blanks();
   }
 
   void expect(char c) {
-    if (at_ == end_ || *at_ != c) fail_expecting(std::string{'\'', c, '\''});
+    if (*at_ != c) fail_expecting(std::string{'\'', c, '\''});
     ++at_;
   }
 
   bool accept(char c) {
-    if (at_ == end_ || *at_ != c) return false;
+    if (*at_ != c) return false;
     ++at_;
     return true;
   }
@@ -255,10 +283,7 @@ private:
   }
 
   [[nodiscard]] std::string_view peek_name() const {
-    const char* stop = at_;
-    if (is(*stop, name_start))
-      while (is(*stop, name_part)) ++stop;
-    return {at_, stop};
+    return {at_, is(*at_, name_start) ? end_of_name<false>(at_) : at_};
   }
 
   std::string_view expect_name(std::string_view what) {
@@ -329,7 +354,7 @@ private:
   expression expect_size() {
     const char* stop = at_;
     if (is(*stop, name_start)) {
-      while (is(*stop, name_part)) ++stop;
+      stop = end_of_name<false>(stop);
       const std::string_view word(at_, stop);
       if ((*stop == ',' || *stop == ']') && !is_reserved(word)) {
         at_ = stop;
@@ -374,8 +399,7 @@ private:
   /// `"f32[u0, 64]"` or `"Sym(EXPR)"`, the quotes included.
   type expect_type() {
     expect('"');
-    const auto* close = static_cast<const char*>(std::memchr(at_, '"', static_cast<std::size_t>(end_ - at_)));
-    if (close == nullptr) fail(at_ - 1, "the type's closing '\"' is missing");
+    const char* const close = closing_quote();
     const std::string_view text(at_, close);
     if (const std::uint32_t known = s_.type_texts.find(text); known != text_index::absent) {
       at_ = close + 1;
@@ -386,6 +410,13 @@ private:
     s_.type_texts.set(text, static_cast<std::uint32_t>(s_.types.size()));
     s_.types.push_back(t);
     return t;
+  }
+
+  [[nodiscard]] const char* closing_quote() const {
+    const char* close = at_;
+    while (*close != '"' && close != end_) ++close;
+    if (close == end_) fail(at_ - 1, "the type's closing '\"' is missing");
+    return close;
   }
 
   type expect_symbolic_type() {
@@ -700,14 +731,13 @@ private:
         expect(',');
         skip_blanks();
       }
-      node n;
+      node& n = begin_node(expect_name("a parameter or ')'"));
       n.is_parameter = true;
-      begin_node(n, expect_name("a parameter or ')'"));
       if (accept(':')) {
         skip_blanks();
         n.type = expect_type();
       }
-      add_node(n);
+      define(n);
       ++parameters.count;
       skip_blanks();
     }
@@ -716,23 +746,28 @@ private:
     return parameters;
   }
 
-  void begin_node(node& n, std::string_view name) {
+  node& begin_node(std::string_view name) {
     if (is_reserved(name)) fail(name.data(), quoted(name) + " is not a node's name");
+    if (d_.nodes.size() >= limits::nodes) fail(name.data(), "more than " + std::to_string(limits::nodes) + " nodes");
+    node& n = d_.nodes.emplace_back();
     n.name = name;
     n.line = line_;
-    n.column = 1 + column_offset(name.data());
+    n.column = column_of(name.data());
     n.source = source_;
+    return n;
   }
 
-  /// Code points before a place. Nodes stand behind ASCII, all but a graph's first parameters.
-  [[nodiscard]] std::uint32_t column_offset(const char* at) const {
-    return static_cast<std::uint32_t>(std::count_if(line_begin_, at, [](char c) { return !is_continuation(c); }));
-  }
+  /// From now on its name means this node.
+  void define(const node& n) { s_.names.set(n.name, static_cast<std::uint32_t>(&n - d_.nodes.data())); }
 
-  void add_node(const node& n) {
-    if (d_.nodes.size() >= limits::nodes) fail(n.name.data(), "more than " + std::to_string(limits::nodes) + " nodes");
-    s_.names.set(n.name, static_cast<std::uint32_t>(d_.nodes.size()));
-    d_.nodes.push_back(n);
+  /// The column of a place, counted on from the last one that was asked for on this line.
+  std::uint32_t column_of(const char* at) {
+    if (column_from_ < line_begin_ || column_from_ > at) {
+      column_from_ = line_begin_;
+      column_ = 1;
+    }
+    for (; column_from_ != at; ++column_from_) column_ += static_cast<std::uint32_t>(!is_continuation(*column_from_));
+    return column_;
   }
 
   void read_body(graph& g) {
@@ -758,19 +793,18 @@ private:
   }
 
   void read_statement(std::string_view name) {
-    node n;
-    begin_node(n, name);
+    node& n = begin_node(name);
     if (accept(':')) {
       skip_blanks();
       n.type = expect_type();
     }
     skip_blanks();
-    if (at_ == end_ || *at_ != '=') fail_expecting(n.type.what == type::kind::none ? "':' or '='" : "'='");
+    if (*at_ != '=') fail_expecting(n.type.what == type::kind::none ? "':' or '='" : "'='");
     ++at_;
     skip_blanks();
     read_value(n);
     if (at_ != end_) read_last_uses();
-    add_node(n);
+    define(n);
   }
 
   /// `;  x = y = None`: says where values are used last, which whoever needs it can see for himself.
@@ -779,22 +813,21 @@ private:
     if (at_ == end_) return;
     if (*at_ != ';') fail_expecting("an operator, ';' or the end of the line");
     ++at_;
-    while (true) {
+    std::string_view word;
+    do {
       skip_blanks();
-      const std::string_view name = expect_name("a name of which this is the last use");
-      if (name == "None") break;
+      word = expect_name("a name of which this is the last use");
       skip_blanks();
-      expect('=');
-    }
-    expect_end_of_line();
+    } while (accept('='));
+    if (word != "None") fail_expecting("'= None'");
+    if (at_ != end_) fail_expecting("the end of the line");
   }
 
   // ---- The right side of a statement ----
 
   void read_value(node& n) {
     if (is(*at_, name_start)) {
-      const char* stop = at_;
-      while (is(*stop, dotted_part)) ++stop;
+      const char* const stop = end_of_name<true>(at_);
       const std::string_view word(at_, stop);
       if (*stop == '(' && word != "slice" && word != "device") return read_call(n, word);
       if (*stop == '[') return read_item(n, word);
@@ -823,8 +856,7 @@ private:
         expect_comma_or(')');
         if (accept(')')) break;
       }
-      if (read_keyword(n)) ++n.keywords.count;
-      else s_.stack.push_back(read_positional(n));
+      read_call_argument(n);
       skip_blanks();
     }
     n.arguments = take_from_stack(base);
@@ -832,30 +864,32 @@ private:
 
   /// A comma and the blanks behind it; `close` may follow it, as in Python.
   void expect_comma_or(char close) {
-    if (*at_ != ',' || at_ == end_) fail_expecting(std::string("',' or '") + close + "'");
+    if (*at_ != ',') fail_expecting(std::string("',' or '") + close + "'");
     ++at_;
     skip_blanks();
   }
 
-  argument read_positional(const node& n) {
+  void read_call_argument(node& n) {
+    if (is(*at_, name_start)) {
+      const std::string_view word = peek_name();
+      const char* stop = word.data() + word.size();
+      while (is_blank(*stop)) ++stop;
+      if (*stop == '=' && stop[1] != '=') return read_keyword(n, word, stop + 1);
+      if (n.keywords.count == 0) return s_.stack.push_back(read_word(word, 0));
+    }
     if (n.keywords.count != 0) fail("expected 'name = value' behind another");
-    return read_argument(0);
+    s_.stack.push_back(read_argument(0));
   }
 
-  bool read_keyword(node& n) {
-    if (!is(*at_, name_start)) return false;
-    const std::string_view name = peek_name();
-    const char* stop = at_ + name.size();
-    while (stop != end_ && is_blank(*stop)) ++stop;
-    if (stop == end_ || *stop != '=' || stop[1] == '=') return false;
+  void read_keyword(node& n, std::string_view name, const char* value_at) {
     for (const keyword& k : std::span(d_.keywords).subspan(n.keywords.first))
       if (k.name == name) fail("the keyword " + quoted(name) + " is given twice");
     if (n.keywords.count >= limits::keywords) fail("more than " + std::to_string(limits::keywords) + " keywords");
-    at_ = stop + 1;
+    at_ = value_at;
     skip_blanks();
     const argument value = read_argument(0);
     d_.keywords.push_back({name, value});
-    return true;
+    ++n.keywords.count;
   }
 
   void read_item(node& n, std::string_view word) {
@@ -920,14 +954,14 @@ private:
   range take_from_stack(std::size_t base) {
     const range taken{static_cast<std::uint32_t>(d_.arguments.size()), static_cast<std::uint32_t>(s_.stack.size() - base)};
     if (d_.arguments.size() + taken.count > limits::arguments) fail("more than " + std::to_string(limits::arguments) + " arguments");
-    d_.arguments.insert(d_.arguments.end(), s_.stack.begin() + static_cast<std::ptrdiff_t>(base), s_.stack.end());
+    for (std::size_t i = base; i < s_.stack.size(); ++i) d_.arguments.push_back(s_.stack[i]);
     s_.stack.resize(base);
     return taken;
   }
 
   argument read_argument(std::size_t depth) {
     const char c = *at_;
-    if (is(c, name_start)) return read_word(depth);
+    if (is(c, name_start)) return read_word(peek_name(), depth);
     if (c == '[') return read_items(argument::kind::list, ']', depth);
     if (c == '(') return read_items(argument::kind::tuple, ')', depth);
     if (c == '\'' || c == '"') return read_string();
@@ -961,8 +995,7 @@ private:
     return a;
   }
 
-  argument read_word(std::size_t depth) {
-    const std::string_view word = peek_name();
+  argument read_word(std::string_view word, std::size_t depth) {
     argument a;
     switch (word.front()) {
     case 'N':
@@ -1179,7 +1212,7 @@ private:
   }
 
   document& d_;
-  document::storage& s_;
+  parser::storage& s_;
   const char* at_ = nullptr;
   const char* end_ = nullptr;        ///< of the current line, its terminator excluded
   const char* line_begin_ = nullptr;
@@ -1188,14 +1221,18 @@ private:
   std::uint32_t line_ = 0;
   std::uint32_t source_ = 0; ///< of the nodes to come
   std::array<std::uint32_t, directives.size()> line_of_{}; ///< of each directive's last line
+  const char* column_from_ = nullptr; ///< a place and its column
+  std::uint32_t column_ = 1;
   unsigned settings_seen_ = 0;
   std::string_view usage_; ///< of the directive being read
 };
 
+} // namespace
+
 void parse_into(document& into, std::string_view text, std::string_view file) {
   into.clear();
   try {
-    parser(into, file).read(text);
+    reader(into, file).read(text);
   } catch (...) {
     into.clear();
     throw;

@@ -39,51 +39,90 @@ private:
   std::size_t left_ = 0;
 };
 
-/// A map from text to numbers, by open addressing. Forgetting everything is O(1). Keys are not copied.
+/// Keys of at most 16 bytes are compared and hashed as two words, so 16 bytes from a key's start must be readable.
+struct key_words {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+};
+
+inline key_words words_of(const char* key, std::size_t size) noexcept {
+  constexpr auto mask = [](std::size_t bytes) { return bytes >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes * 8) - 1; };
+  key_words w;
+  std::memcpy(&w.low, key, 8);
+  std::memcpy(&w.high, key + 8, 8);
+  if constexpr (std::endian::native == std::endian::little) {
+    w.low &= mask(size);
+    w.high &= size > 8 ? mask(size - 8) : 0;
+  } else {
+    w.low = w.high = 0;
+    std::memcpy(&w.low, key, size < 8 ? size : 8);
+    if (size > 8) std::memcpy(&w.high, key + 8, size < 16 ? size - 8 : 8);
+  }
+  return w;
+}
+
+/// A map from text to numbers, by open addressing. Forgetting everything is O(1), and after it the map is small again,
+/// in memory that is still in the cache. Keys are not copied, and 16 bytes from a key's start must be readable.
 class text_index {
 public:
   static constexpr std::uint32_t absent = 0xFFFFFFFFU;
 
   /// The number at `key`, or `absent`.
   [[nodiscard]] inline std::uint32_t find(std::string_view key) const noexcept {
-    const std::uint32_t hash = hash_of(key);
-    for (std::size_t at = hash & mask();; at = (at + 1) & mask()) {
+    const key_words words = words_of(key.data(), key.size());
+    const std::uint32_t hash = hash_of(key, words);
+    for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
       const slot& s = slots_[at];
       if (s.generation != generation_) return absent;
-      if (s.hash == hash && s.key == key) return s.value;
+      if (is_key(s, key, words)) return s.value;
     }
   }
   /// Sets the number at `key`; the one that stood there before, or `absent`.
-  std::uint32_t set(std::string_view key, std::uint32_t value);
+  inline std::uint32_t set(std::string_view key, std::uint32_t value) {
+    const key_words words = words_of(key.data(), key.size());
+    const std::uint32_t hash = hash_of(key, words);
+    std::size_t at = hash & mask_;
+    for (; slots_[at].generation == generation_; at = (at + 1) & mask_)
+      if (is_key(slots_[at], key, words)) return std::exchange(slots_[at].value, value);
+    slots_[at] = {words, key.data(), static_cast<std::uint32_t>(key.size()), hash, value, generation_};
+    if (++count_ * 2 > mask_) grow();
+    return absent;
+  }
   void clear() noexcept;
 
 private:
   struct slot {
-    std::string_view key;
+    key_words words;
+    const char* key = nullptr;
+    std::uint32_t size = 0;
     std::uint32_t hash = 0;
     std::uint32_t value = 0;
     std::uint32_t generation = 0;
   };
-  [[nodiscard]] inline std::size_t mask() const noexcept { return slots_.size() - 1; }
+  static constexpr std::size_t smallest = 64;
   void grow();
 
-  static inline std::uint32_t hash_of(std::string_view text) noexcept {
-    std::uint64_t h = text.size();
-    const char* p = text.data();
-    std::size_t left = text.size();
-    std::uint64_t word = 0;
-    for (; left >= 8; left -= 8, p += 8) {
-      std::memcpy(&word, p, 8);
-      h = (h ^ word) * 0x9E3779B97F4A7C15U;
-      h ^= h >> 32U;
-    }
-    word = 0;
-    for (; left > 0; --left, ++p) word = word << 8U | static_cast<unsigned char>(*p);
-    h = (h ^ word) * 0x9E3779B97F4A7C15U;
-    return static_cast<std::uint32_t>(h >> 32U);
+  static inline bool is_key(const slot& s, std::string_view key, const key_words& words) noexcept {
+    return s.words.low == words.low && s.words.high == words.high && s.size == key.size() &&
+           (key.size() <= 16 || std::memcmp(s.key + 16, key.data() + 16, key.size() - 16) == 0);
   }
 
-  std::vector<slot> slots_ = std::vector<slot>(64);
+  static inline std::uint32_t hash_of(std::string_view key, const key_words& words) noexcept {
+    std::uint64_t h = mixed(mixed(key.size(), words.low), words.high);
+    for (std::size_t at = 16; at < key.size(); at += 16) {
+      const key_words more = words_of(key.data() + at, key.size() - at);
+      h = mixed(mixed(h, more.low), more.high);
+    }
+    return static_cast<std::uint32_t>(h >> 32U);
+  }
+  static inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) noexcept {
+    const std::uint64_t h = (a ^ b) * 0x9E3779B97F4A7C15U;
+    return h ^ h >> 32U;
+  }
+
+  std::vector<slot> slots_ = std::vector<slot>(smallest); ///< the first mask_ + 1 are in use
+  std::vector<slot> spare_;                               ///< where the map grows into
+  std::size_t mask_ = smallest - 1;
   std::size_t count_ = 0;
   std::uint32_t generation_ = 1;
 };
@@ -112,6 +151,13 @@ struct document::storage {
   config_reader_owner reader;
 
   [[nodiscard]] inline std::string_view whole() const noexcept { return std::string_view(text).substr(0, text_size); }
+};
+
+/// The key to a document's storage.
+class parser {
+public:
+  using storage = document::storage;
+  static inline storage& storage_of(document& d) noexcept { return *d.storage_; }
 };
 
 /// One row a directive: its word, its rank in the header's order, what it looks like.
