@@ -1,6 +1,7 @@
 module;
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -169,7 +170,7 @@ enum class eviction : std::uint8_t { none, first, last };
 
 /// The tuning choices of the `config` line, read into types. What is absent is an empty vector or optional.
 struct config {
-  std::string_view text; ///< the JSON as it stands in the document
+  std::string_view text; ///< the JSON as it stands in the document; from `parse_config`: the text that it was given
   std::vector<std::int64_t> block_sizes;
   std::vector<std::vector<std::int32_t>> loop_orders;
   std::vector<std::int64_t> l2_groupings;
@@ -195,6 +196,9 @@ struct config {
 /// Keys that are absent keep the values of `base`.
 [[nodiscard]] config parse_config(std::string_view json, const config& base = {}, std::string_view file = "<config>", std::size_t line = 1,
                                   std::size_t column = 1);
+
+/// Appends the config as a JSON object on one line, from its fields (not from `text`): what is absent is left out.
+void print(const config& c, std::string& out);
 
 /// One kernel. Move-only: string views point into its own storage (`clone` copies).
 class document {
@@ -286,13 +290,19 @@ void print(const document& d, std::string& out);
 
 /// Writes a document from a program.
 ///
-///   builder b("add");
-///   auto x = b.host_tensor("x", dtype::f32, {"1024"}, {"1"});
-///   b.block(0, "u0", "1024", 128);
-///   auto g = b.root("root_graph_0", {0});
-///   auto size = g.call("block_size_0", "Sym(u0)", "helion_language__tracing_ops__get_symnode", {"'block_size_0'"}); ...
+///   builder b("copy");
+///   b.host_tensor("x", dtype::f32, {"1024"}, {"1"});
+///   b.host_tensor("out", dtype::f32, {"1024"}, {"1"});
+///   b.block(0, "u0", "1024", "128");
+///   b.graph("root_graph_0", graph::kind::root, {0});
+///   b.call("x", "f32[1024]", "helion_language__tracing_ops__host_tensor", "'x'");
+///   b.call("block_size_0", "Sym(u0)", "helion_language__tracing_ops__get_symnode", "'block_size_0'");
+///   …
+///   b.result("None");
+///   document d = b.finish();
 ///
-/// Types, sizes and arguments are given in the format's own spelling; a malformed one throws DeviceIRError that shows it.
+/// Types, sizes and arguments are given in the format's own spelling, and values by the names of their nodes. What is
+/// malformed throws DeviceIRError: a line break at once, everything else in `finish`, which shows the line that was built.
 class builder {
 public:
   explicit builder(std::string_view kernel);
@@ -304,6 +314,8 @@ public:
   void config(std::string_view json);
   void host_tensor(std::string_view name, dtype element, std::span<const std::string_view> sizes,
                    std::span<const std::string_view> strides);
+  void host_tensor(std::string_view name, dtype element, std::initializer_list<std::string_view> sizes,
+                   std::initializer_list<std::string_view> strides);
   void parameter(std::string_view symbol, bool is_float, std::string_view host_expression, std::optional<symbolic::number> hint = {});
   void block_symbol(std::string_view symbol, symbol_declaration::origin from, std::int32_t block);
   /// `size` empty: None. `variable` is the block size's symbol (or a constant).
@@ -311,6 +323,7 @@ public:
              std::span<const std::int32_t> jagged_parents = {});
   /// Starts a graph's body; calls go into the graph begun last. Its id is the number that ends `name`.
   void graph(std::string_view name, device_ir::graph::kind what, std::span<const std::int32_t> blocks = {}, std::int32_t phase = 0);
+  void graph(std::string_view name, device_ir::graph::kind what, std::initializer_list<std::int32_t> blocks, std::int32_t phase = 0);
   /// A parameter of the current graph. Before its first call.
   node_id parameter_node(std::string_view name, std::string_view type);
   /// A statement `name: "type" = target(arguments…)`; `type` may be empty.

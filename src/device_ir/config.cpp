@@ -46,6 +46,10 @@ std::size_t first_invalid_utf8(std::string_view text) noexcept {
 
 namespace {
 
+constexpr std::array<std::string_view, 4> pid_type_words = {"flat", "xyz", "persistent_blocked", "persistent_interleaved"};
+constexpr std::array<std::string_view, 3> indexing_words = {"pointer", "block_ptr", "tensor_descriptor"};
+constexpr std::array<std::string_view, 3> eviction_words = {"", "first", "last"};
+
 constexpr std::size_t maximum_nesting = 32;
 constexpr std::size_t maximum_entries = 4096; ///< of a list
 
@@ -100,7 +104,8 @@ private:
     for_each(v, "a list of lists", [this](json::value row) {
       std::vector<std::int32_t> order;
       const std::size_t row_at = place(row);
-      for_each(row, "a list of block positions", [&](json::value item) { order.push_back(static_cast<std::int32_t>(integer(item, 0, maximum_entries))); });
+      for_each(row, "a list of block positions",
+               [&](json::value item) { order.push_back(static_cast<std::int32_t>(integer(item, 0, maximum_entries))); });
       if (!is_permutation(order)) fail(row_at, "'loop_orders' must hold permutations of 0, 1, …");
       into_.loop_orders.push_back(std::move(order));
     });
@@ -111,17 +116,14 @@ private:
     into_.reduction_loops.clear();
     for_each(v, "a list of integers and nulls", [this](json::value item) { into_.reduction_loops.push_back(optional_integer(item)); });
   }
-  void read_pid_type(json::value v) {
-    constexpr std::array<std::string_view, 4> names = {"flat", "xyz", "persistent_blocked", "persistent_interleaved"};
-    into_.pid_type = static_cast<pid_type>(choice(v, names));
-  }
+  void read_pid_type(json::value v) { into_.pid_type = static_cast<pid_type>(choice(v, pid_type_words)); }
   void read_num_sm_multiplier(json::value v) { into_.num_sm_multiplier = optional_integer(v); }
   void read_indexing(json::value v) { read_indexing_into(v, into_.indexing); }
   void read_atomic_indexing(json::value v) { read_indexing_into(v, into_.atomic_indexing); }
   void read_load_eviction_policies(json::value v) {
-    constexpr std::array<std::string_view, 3> names = {"", "first", "last"};
     into_.load_eviction_policies.clear();
-    for_each(v, "a list of strings", [&](json::value item) { into_.load_eviction_policies.push_back(static_cast<eviction>(choice(item, names))); });
+    for_each(v, "a list of strings",
+             [this](json::value item) { into_.load_eviction_policies.push_back(static_cast<eviction>(choice(item, eviction_words))); });
   }
   void read_range_unroll_factors(json::value v) { read_integers(v, into_.range_unroll_factors, 0); }
   void read_range_num_stages(json::value v) { read_integers(v, into_.range_num_stages, 0); }
@@ -186,19 +188,18 @@ private:
 
   void read_optional_booleans(json::value v, std::vector<std::optional<bool>>& into) {
     into.clear();
-    for_each(v, "a list of true, false and null", [&](json::value item) {
-      into.push_back(is_null(item) ? std::nullopt : std::optional(boolean(item, "true, false or null")));
-    });
+    for_each(v, "a list of true, false and null",
+             [&](json::value item) { into.push_back(is_null(item) ? std::nullopt : std::optional(boolean(item, "true, false or null"))); });
   }
 
   void read_indexing_into(json::value v, std::vector<indexing>& into) {
-    constexpr std::array<std::string_view, 3> names = {"pointer", "block_ptr", "tensor_descriptor"};
     into.clear();
     if (type_of(v) == json::json_type::string) {
-      into.push_back(static_cast<indexing>(choice(v, names)));
+      into.push_back(static_cast<indexing>(choice(v, indexing_words)));
       return;
     }
-    for_each(v, "a string or a list of strings", [&](json::value item) { into.push_back(static_cast<indexing>(choice(item, names))); });
+    for_each(v, "a string or a list of strings",
+             [&](json::value item) { into.push_back(static_cast<indexing>(choice(item, indexing_words))); });
   }
 
   std::int64_t integer(json::value v, std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
@@ -313,7 +314,9 @@ private:
       check(v.get_double().get(value), at);
       break;
     }
-    case json::json_type::boolean: boolean(v, "true or false"); break;
+    case json::json_type::boolean:
+      boolean(v, "true or false");
+      break;
     default:
       if (!is_null(v)) fail(at, "malformed JSON value");
     }
@@ -323,9 +326,7 @@ private:
 
   // ---- Faults ----
 
-  [[nodiscard]] std::size_t offset_of(const char* at) const {
-    return std::min(static_cast<std::size_t>(at - text_.data()), text_.size());
-  }
+  [[nodiscard]] std::size_t offset_of(const char* at) const { return std::min(static_cast<std::size_t>(at - text_.data()), text_.size()); }
   std::size_t place(json::value& v) const {
     const char* at = nullptr;
     if (v.current_location().get(at) != simdjson::SUCCESS) return text_.size();
@@ -377,5 +378,102 @@ config parse_config(std::string_view json, const config& base, std::string_view 
   read.text = json;
   return read;
 }
+
+namespace {
+
+/// Writes a config's fields; the order of keys is Helion's.
+class config_writer {
+public:
+  explicit config_writer(std::string& out) : out_(out) {}
+
+  void write(const config& c) {
+    out_ += '{';
+    list("block_sizes", c.block_sizes);
+    list("loop_orders", c.loop_orders);
+    list("l2_groupings", c.l2_groupings);
+    list("flatten_loops", c.flatten_loops);
+    list("reduction_loops", c.reduction_loops);
+    list("range_unroll_factors", c.range_unroll_factors);
+    list("range_warp_specializes", c.range_warp_specializes);
+    list("range_num_stages", c.range_num_stages);
+    list("range_multi_buffers", c.range_multi_buffers);
+    list("range_flattens", c.range_flattens);
+    list("static_ranges", c.static_ranges);
+    list("load_eviction_policies", c.load_eviction_policies);
+    field("num_warps", c.num_warps);
+    field("num_stages", c.num_stages);
+    field("num_ctas", c.num_ctas);
+    field("occupancy", c.occupancy);
+    list("indexing", c.indexing);
+    list("atomic_indexing", c.atomic_indexing);
+    if (c.pid_type != pid_type::flat) value(key("pid_type"), c.pid_type);
+    field("num_sm_multiplier", c.num_sm_multiplier);
+    field("maxnreg", c.maxnreg);
+    for (const auto& [name, json] : c.others) {
+      key(name);
+      out_ += json;
+    }
+    out_ += '}';
+  }
+
+private:
+  struct written {};
+
+  written key(std::string_view name) {
+    if (out_.back() != '{') out_ += ", ";
+    string(name);
+    out_ += ": ";
+    return {};
+  }
+
+  template <class T> void field(std::string_view name, const std::optional<T>& v) {
+    if (v) value(key(name), *v);
+  }
+  template <class T> void list(std::string_view name, const std::vector<T>& all) {
+    if (!all.empty()) value(key(name), all);
+  }
+
+  template <class T> void value(written, const std::vector<T>& all) {
+    out_ += '[';
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (i != 0) out_ += ", ";
+      value({}, static_cast<T>(all[i]));
+    }
+    out_ += ']';
+  }
+  template <class T> void value(written, const std::optional<T>& v) {
+    if (v)
+      value({}, *v);
+    else
+      out_ += "null";
+  }
+  void value(written, bool v) { out_ += v ? "true" : "false"; }
+  void value(written, std::int64_t v) { out_ += std::to_string(v); }
+  void value(written, std::int32_t v) { out_ += std::to_string(v); }
+  void value(written, pid_type v) { string(pid_type_words[static_cast<std::size_t>(v)]); }
+  void value(written, indexing v) { string(indexing_words[static_cast<std::size_t>(v)]); }
+  void value(written, eviction v) { string(eviction_words[static_cast<std::size_t>(v)]); }
+
+  void string(std::string_view text) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    out_ += '"';
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '"' || c == '\\')
+        (out_ += '\\') += c;
+      else if (byte < 0x20)
+        ((out_ += "\\u00") += digits[byte >> 4U]) += digits[byte & 0xFU];
+      else
+        out_ += c;
+    }
+    out_ += '"';
+  }
+
+  std::string& out_;
+};
+
+} // namespace
+
+void print(const config& c, std::string& out) { config_writer(out).write(c); }
 
 } // namespace muster::device_ir

@@ -22,13 +22,23 @@ namespace {
 
 /// In the order of `dtype`.
 constexpr std::array<named_dtype, dtype_count> dtypes = {{
-    {"f64", "float64"},          {"f32", "float32"},  {"f16", "float16"}, {"bf16", "bfloat16"}, {"f8e4m3fn", "float8_e4m3fn"},
-    {"f8e5m2", "float8_e5m2"},   {"i64", "int64"},    {"i32", "int32"},   {"i16", "int16"},     {"i8", "int8"},
-    {"u8", "uint8"},             {"b8", "bool"},
+    {"f64", "float64"},
+    {"f32", "float32"},
+    {"f16", "float16"},
+    {"bf16", "bfloat16"},
+    {"f8e4m3fn", "float8_e4m3fn"},
+    {"f8e5m2", "float8_e5m2"},
+    {"i64", "int64"},
+    {"i32", "int32"},
+    {"i16", "int16"},
+    {"i8", "int8"},
+    {"u8", "uint8"},
+    {"b8", "bool"},
 }};
 
 /// In the order of `layout`.
-constexpr std::array<std::string_view, 5> layouts = {"strided", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+constexpr std::array<std::string_view, 5> layouts = {"strided", "contiguous_format", "preserve_format", "channels_last",
+                                                     "channels_last_3d"};
 
 } // namespace
 
@@ -77,32 +87,6 @@ void text_store::clear() noexcept {
   chunks_.resize(1);
   next_ = chunks_.front().get();
   left_ = first_size_;
-}
-
-void text_index::grow() {
-  const std::size_t old_size = mask_ + 1;
-  const std::uint32_t old_generation = generation_;
-  spare_.resize(std::max(spare_.size(), old_size * 2));
-  std::swap(slots_, spare_);
-  ++generation_;
-  mask_ = old_size * 2 - 1;
-  for (std::size_t i = 0; i < old_size; ++i) {
-    if (spare_[i].generation != old_generation) continue;
-    std::size_t at = spare_[i].hash & mask_;
-    while (slots_[at].generation == generation_) at = (at + 1) & mask_;
-    slots_[at] = spare_[i];
-    slots_[at].generation = generation_;
-  }
-}
-
-void text_index::clear() noexcept {
-  count_ = 0;
-  mask_ = smallest - 1;
-  constexpr std::uint32_t last = 0xFFFFFF00U; // grow counts on a little
-  if (generation_++ < last) return;
-  for (slot& s : slots_) s.generation = 0;
-  for (slot& s : spare_) s.generation = 0;
-  generation_ = 1;
 }
 
 document::document() : storage_(std::make_unique<storage>()) {}

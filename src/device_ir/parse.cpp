@@ -104,11 +104,16 @@ constexpr std::array<origin_word, 6> origins = {{
 /// Words that Python gives a meaning, so that no node can have them as its name.
 bool is_reserved(std::string_view word) {
   switch (word.size()) {
-  case 3: return word == "inf" || word == "nan" || word == "def" || word == "not";
-  case 4: return word == "None" || word == "True";
-  case 5: return word == "False" || word == "torch";
-  case 6: return word == "return";
-  default: return false;
+  case 3:
+    return word == "inf" || word == "nan" || word == "def" || word == "not";
+  case 4:
+    return word == "None" || word == "True";
+  case 5:
+    return word == "False" || word == "torch";
+  case 6:
+    return word == "return";
+  default:
+    return false;
   }
 }
 
@@ -142,7 +147,8 @@ public:
     do read_graph();
     while (next_line_of_substance());
     for (const graph_declaration& g : s_.declared)
-      if (!g.has_body) fail_on_line(g.line, g.name, "graph " + quoted(g.name) + " has no body: expected 'def " + std::string(g.name) + "(…):'");
+      if (!g.has_body)
+        fail_on_line(g.line, g.name, "graph " + quoted(g.name) + " has no body: expected 'def " + std::string(g.name) + "(…):'");
   }
 
 private:
@@ -180,7 +186,8 @@ private:
     end_ = stop == nullptr ? text_end_ : stop;
     next_begin_ = stop == nullptr ? nullptr : stop + 1;
     if (end_ != line_begin_ && end_[-1] == '\r') --end_;
-    if (static_cast<std::size_t>(end_ - line_begin_) > limits::line_bytes) fail(line_begin_ + limits::line_bytes, "the line is longer than 1 MiB");
+    if (static_cast<std::size_t>(end_ - line_begin_) > limits::line_bytes)
+      fail(line_begin_ + limits::line_bytes, "the line is longer than 1 MiB");
     return true;
   }
 
@@ -232,8 +239,10 @@ private:
   /// `expected X, found Y`, with what stands at the current place.
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail_expecting(std::string_view what) const {
     std::string message = "expected " + std::string(what) + ", found ";
-    if (at_ == end_) message += "the end of the line";
-    else message += quoted(found());
+    if (at_ == end_)
+      message += "the end of the line";
+    else
+      message += quoted(found());
     if (!usage_.empty()) message += "; the line's form is: " + std::string(usage_);
     fail(at_, message);
   }
@@ -282,9 +291,7 @@ private:
     if (at_ != end_) fail_expecting("the end of the line");
   }
 
-  [[nodiscard]] std::string_view peek_name() const {
-    return {at_, is(*at_, name_start) ? end_of_name<false>(at_) : at_};
-  }
+  [[nodiscard]] std::string_view peek_name() const { return {at_, is(*at_, name_start) ? end_of_name<false>(at_) : at_}; }
 
   std::string_view expect_name(std::string_view what) {
     const std::string_view word = peek_name();
@@ -401,7 +408,7 @@ private:
     expect('"');
     const char* const close = closing_quote();
     const std::string_view text(at_, close);
-    if (const std::uint32_t known = s_.type_texts.find(text); known != text_index::absent) {
+    if (const std::uint32_t known = s_.type_texts.find(text); known != text_index<true>::absent) {
       at_ = close + 1;
       return s_.types[known];
     }
@@ -477,17 +484,28 @@ private:
 
   void read_directive_body(std::ptrdiff_t row) {
     switch (row) {
-    case 0: return read_version();
-    case 1: return read_kernel();
-    case 2: return read_setting();
-    case 3: return read_host_tensor();
-    case 4: return read_symbol();
-    case 5: return read_block();
-    case 6: return read_graph_declaration(graph::kind::root);
-    case 7: return read_graph_declaration(graph::kind::loop);
-    case 8: return read_graph_declaration(graph::kind::branch);
-    case 9: return read_graph_declaration(graph::kind::helper);
-    default: return read_config_line();
+    case 0:
+      return read_version();
+    case 1:
+      return read_kernel();
+    case 2:
+      return read_setting();
+    case 3:
+      return read_host_tensor();
+    case 4:
+      return read_symbol();
+    case 5:
+      return read_block();
+    case 6:
+      return read_graph_declaration(graph::kind::root);
+    case 7:
+      return read_graph_declaration(graph::kind::loop);
+    case 8:
+      return read_graph_declaration(graph::kind::branch);
+    case 9:
+      return read_graph_declaration(graph::kind::helper);
+    default:
+      return read_config_line();
     }
   }
 
@@ -503,18 +521,21 @@ private:
     const bool once = d.word == "device_ir" || d.word == "kernel" || d.word == "config";
     if (once && line != 0) fail(begin, "'" + std::string(d.word) + "' is given twice; the first is on line " + std::to_string(line));
     if (d.rank < rank)
-      fail(begin, "'" + std::string(d.word) + "' must come before '" + std::string(std::ranges::find(directives, rank, &directive::rank)->word) + "'");
+      fail(begin, "'" + std::string(d.word) + "' must come before '" +
+                      std::string(std::ranges::find(directives, rank, &directive::rank)->word) + "'");
     if (d.rank > 1 && d_.kernel.empty()) fail(begin, "expected 'kernel NAME' before '" + std::string(d.word) + "'");
     line = line_;
   }
 
   template <class T> void check_count(const std::vector<T>& all, std::string_view what) {
-    if (all.size() >= limits::declarations) fail(line_begin_, "more than " + std::to_string(limits::declarations) + " " + std::string(what));
+    if (all.size() >= limits::declarations)
+      fail(line_begin_, "more than " + std::to_string(limits::declarations) + " " + std::string(what));
   }
 
   void read_version() {
     const char* const begin = at_;
-    if (expect_text("the format's version, 1") != "1") fail(begin, "unknown version " + quoted({begin, at_}) + " of the format: this is a reader of 'device_ir 1'");
+    if (expect_text("the format's version, 1") != "1")
+      fail(begin, "unknown version " + quoted({begin, at_}) + " of the format: this is a reader of 'device_ir 1'");
   }
 
   void read_kernel() {
@@ -528,16 +549,25 @@ private:
     const char* const begin = at_;
     const std::string_view name = expect_name("a setting's name");
     const auto* const found = std::ranges::find(names, name);
-    if (found == names.end()) fail(begin, "unknown setting " + quoted(name) + ": expected static_shapes, index_dtype, fast_math or dot_precision");
+    if (found == names.end())
+      fail(begin, "unknown setting " + quoted(name) + ": expected static_shapes, index_dtype, fast_math or dot_precision");
     const auto which = static_cast<unsigned>(found - names.begin());
     if ((settings_seen_ >> which & 1U) != 0) fail(begin, "setting " + quoted(name) + " is given twice");
     settings_seen_ |= 1U << which;
     expect_blank();
     switch (which) {
-    case 0: d_.settings.static_shapes = expect_choice({"false", "true"}) == 1; break;
-    case 1: d_.settings.index_dtype = expect_choice({"i32", "i64"}) == 1 ? dtype::i64 : dtype::i32; break;
-    case 2: d_.settings.fast_math = expect_choice({"false", "true"}) == 1; break;
-    default: d_.settings.dot_precision = static_cast<precision>(expect_choice({"tf32", "tf32x3", "ieee"})); break;
+    case 0:
+      d_.settings.static_shapes = expect_choice({"false", "true"}) == 1;
+      break;
+    case 1:
+      d_.settings.index_dtype = expect_choice({"i32", "i64"}) == 1 ? dtype::i64 : dtype::i32;
+      break;
+    case 2:
+      d_.settings.fast_math = expect_choice({"false", "true"}) == 1;
+      break;
+    default:
+      d_.settings.dot_precision = static_cast<precision>(expect_choice({"tf32", "tf32x3", "ieee"}));
+      break;
     }
   }
 
@@ -546,7 +576,8 @@ private:
     const auto* const found = std::ranges::find(choices, word);
     if (found == choices.end()) {
       std::string what;
-      for (std::size_t i = 0; i < choices.size(); ++i) what += (i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ") + std::string(choices.begin()[i]);
+      for (std::size_t i = 0; i < choices.size(); ++i)
+        what += (i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ") + std::string(choices.begin()[i]);
       fail_expecting(what);
     }
     at_ += word.size();
@@ -588,8 +619,10 @@ private:
     at_ += word.size();
     s.from = found->from;
     expect_blank();
-    if (s.from == symbol_declaration::origin::parameter) read_parameter(s);
-    else s.block = expect_id("a block's number");
+    if (s.from == symbol_declaration::origin::parameter)
+      read_parameter(s);
+    else
+      s.block = expect_id("a block's number");
     d_.declarations.push_back(s);
   }
 
@@ -1022,7 +1055,8 @@ private:
     case 'd':
       if (word == "device" && at_[6] == '(') return read_device();
       break;
-    default: break;
+    default:
+      break;
     }
     a = resolve(word);
     at_ += word.size();
@@ -1033,7 +1067,7 @@ private:
     argument a;
     a.what = argument::kind::node;
     const std::uint32_t found = s_.names.find(name);
-    if (found == text_index::absent) fail_undefined(name);
+    if (found == text_index<true>::absent) fail_undefined(name);
     a.node = static_cast<node_id>(found);
     return a;
   }
@@ -1042,9 +1076,10 @@ private:
     constexpr std::size_t most = 256; // nearest_name is quadratic in a name's length
     std::vector<std::string_view> names;
     for (auto n = d_.nodes.rbegin(); n != d_.nodes.rend() && names.size() < most; ++n)
-      if (s_.names.find(n->name) != text_index::absent) names.push_back(n->name);
+      if (s_.names.find(n->name) != text_index<true>::absent) names.push_back(n->name);
     const std::string_view near = nearest_name(name, names);
-    fail(name.data(), "the name " + quoted(name) + " is not defined" + (near.empty() ? std::string() : "; did you mean " + quoted(near) + "?"));
+    fail(name.data(),
+         "the name " + quoted(name) + " is not defined" + (near.empty() ? std::string() : "; did you mean " + quoted(near) + "?"));
   }
 
   argument read_slice(std::size_t depth) {
@@ -1178,8 +1213,10 @@ private:
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) fail("a control character in a string");
       ++at_;
       if (c == *open) break;
-      if (c == '\\') read_escape();
-      else s_.unescaped += c;
+      if (c == '\\')
+        read_escape();
+      else
+        s_.unescaped += c;
     }
     a.text = d_.keep(s_.unescaped);
     return a;
@@ -1205,7 +1242,8 @@ private:
     std::uint32_t value = 0;
     const char* const stop = at_ + std::min<std::ptrdiff_t>(digits, end_ - at_);
     const auto [read, error] = std::from_chars(at_, stop, value, 16);
-    if (error != std::errc() || read != at_ + digits) fail(begin, "expected " + std::to_string(digits) + " hexadecimal digits in the escape");
+    if (error != std::errc() || read != at_ + digits)
+      fail(begin, "expected " + std::to_string(digits) + " hexadecimal digits in the escape");
     if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail(begin, "the escape is not a Unicode character");
     at_ = read;
     return value;

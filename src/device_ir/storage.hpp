@@ -39,37 +39,40 @@ private:
   std::size_t left_ = 0;
 };
 
-/// Keys of at most 16 bytes are compared and hashed as two words, so 16 bytes from a key's start must be readable.
+/// Up to 16 bytes of a key, as two words.
 struct key_words {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
 };
 
-inline key_words words_of(const char* key, std::size_t size) noexcept {
+/// 16 bytes from `key` must be readable, however short it is.
+inline key_words words_of_padded(const char* key, std::size_t size) noexcept {
   constexpr auto mask = [](std::size_t bytes) { return bytes >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes * 8) - 1; };
   key_words w;
   std::memcpy(&w.low, key, 8);
   std::memcpy(&w.high, key + 8, 8);
-  if constexpr (std::endian::native == std::endian::little) {
-    w.low &= mask(size);
-    w.high &= size > 8 ? mask(size - 8) : 0;
-  } else {
-    w.low = w.high = 0;
-    std::memcpy(&w.low, key, size < 8 ? size : 8);
-    if (size > 8) std::memcpy(&w.high, key + 8, size < 16 ? size - 8 : 8);
-  }
+  static_assert(std::endian::native == std::endian::little, "the masks keep the first bytes of a little-endian word");
+  w.low &= mask(size);
+  w.high &= size > 8 ? mask(size - 8) : 0;
   return w;
 }
 
+inline key_words words_of(const char* key, std::size_t size) noexcept {
+  if (size >= 16) return words_of_padded(key, size);
+  char copy[16] = {};
+  std::memcpy(copy, key, size);
+  return words_of_padded(copy, size);
+}
+
 /// A map from text to numbers, by open addressing. Forgetting everything is O(1), and after it the map is small again,
-/// in memory that is still in the cache. Keys are not copied, and 16 bytes from a key's start must be readable.
-class text_index {
+/// in memory that is still in the cache. Keys are not copied. `Padded`: 16 bytes from a key's start are readable.
+template <bool Padded> class text_index {
 public:
   static constexpr std::uint32_t absent = 0xFFFFFFFFU;
 
   /// The number at `key`, or `absent`.
   [[nodiscard]] inline std::uint32_t find(std::string_view key) const noexcept {
-    const key_words words = words_of(key.data(), key.size());
+    const key_words words = read(key.data(), key.size());
     const std::uint32_t hash = hash_of(key, words);
     for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
       const slot& s = slots_[at];
@@ -79,7 +82,7 @@ public:
   }
   /// Sets the number at `key`; the one that stood there before, or `absent`.
   inline std::uint32_t set(std::string_view key, std::uint32_t value) {
-    const key_words words = words_of(key.data(), key.size());
+    const key_words words = read(key.data(), key.size());
     const std::uint32_t hash = hash_of(key, words);
     std::size_t at = hash & mask_;
     for (; slots_[at].generation == generation_; at = (at + 1) & mask_)
@@ -102,6 +105,10 @@ private:
   static constexpr std::size_t smallest = 64;
   void grow();
 
+  static inline key_words read(const char* key, std::size_t size) noexcept {
+    return Padded ? words_of_padded(key, size) : words_of(key, size);
+  }
+
   static inline bool is_key(const slot& s, std::string_view key, const key_words& words) noexcept {
     return s.words.low == words.low && s.words.high == words.high && s.size == key.size() &&
            (key.size() <= 16 || std::memcmp(s.key + 16, key.data() + 16, key.size() - 16) == 0);
@@ -110,7 +117,7 @@ private:
   static inline std::uint32_t hash_of(std::string_view key, const key_words& words) noexcept {
     std::uint64_t h = mixed(mixed(key.size(), words.low), words.high);
     for (std::size_t at = 16; at < key.size(); at += 16) {
-      const key_words more = words_of(key.data() + at, key.size() - at);
+      const key_words more = read(key.data() + at, key.size() - at);
       h = mixed(mixed(h, more.low), more.high);
     }
     return static_cast<std::uint32_t>(h >> 32U);
@@ -127,6 +134,32 @@ private:
   std::uint32_t generation_ = 1;
 };
 
+template <bool Padded> void text_index<Padded>::grow() {
+  const std::size_t old_size = mask_ + 1;
+  const std::uint32_t old_generation = generation_;
+  spare_.resize(std::max(spare_.size(), old_size * 2));
+  std::swap(slots_, spare_);
+  ++generation_;
+  mask_ = old_size * 2 - 1;
+  for (std::size_t i = 0; i < old_size; ++i) {
+    if (spare_[i].generation != old_generation) continue;
+    std::size_t at = spare_[i].hash & mask_;
+    while (slots_[at].generation == generation_) at = (at + 1) & mask_;
+    slots_[at] = spare_[i];
+    slots_[at].generation = generation_;
+  }
+}
+
+template <bool Padded> void text_index<Padded>::clear() noexcept {
+  count_ = 0;
+  mask_ = smallest - 1;
+  constexpr std::uint32_t last = 0xFFFFFF00U; // grow counts on a little
+  if (generation_++ < last) return;
+  for (slot& s : slots_) s.generation = 0;
+  for (slot& s : spare_) s.generation = 0;
+  generation_ = 1;
+}
+
 /// A graph's line in the header, until its body is met.
 struct graph_declaration {
   std::string_view name;
@@ -141,8 +174,8 @@ struct document::storage {
   std::string text;          ///< the document's text with padding behind it
   std::size_t text_size = 0; ///< without padding
   text_store kept;
-  text_index names; ///< of the current graph, to nodes
-  text_index type_texts;
+  text_index<true> names; ///< of the current graph, to nodes
+  text_index<true> type_texts;
   std::vector<type> types;
   std::vector<argument> stack; ///< arguments of calls and lists that are still open
   std::vector<graph_declaration> declared;
@@ -167,6 +200,10 @@ struct directive {
   std::string_view usage;
 };
 
+std::string_view word(symbol_declaration::origin o) noexcept;
+std::string_view word(graph::kind k) noexcept;
+std::string_view word(precision p) noexcept;
+
 struct named_dtype {
   std::string_view name;
   std::string_view torch_name;
@@ -178,10 +215,22 @@ struct python_operator {
   std::string_view target;
 };
 inline constexpr std::array<python_operator, 16> python_operators = {{
-    {"//", "operator.floordiv"}, {"**", "operator.pow"}, {"==", "operator.eq"}, {"!=", "operator.ne"},
-    {"<=", "operator.le"},       {">=", "operator.ge"},  {"+", "operator.add"}, {"-", "operator.sub"},
-    {"*", "operator.mul"},       {"/", "operator.truediv"}, {"%", "operator.mod"}, {"<", "operator.lt"},
-    {">", "operator.gt"},        {"&", "operator.and_"}, {"|", "operator.or_"}, {"-", "operator.neg"},
+    {"//", "operator.floordiv"},
+    {"**", "operator.pow"},
+    {"==", "operator.eq"},
+    {"!=", "operator.ne"},
+    {"<=", "operator.le"},
+    {">=", "operator.ge"},
+    {"+", "operator.add"},
+    {"-", "operator.sub"},
+    {"*", "operator.mul"},
+    {"/", "operator.truediv"},
+    {"%", "operator.mod"},
+    {"<", "operator.lt"},
+    {">", "operator.gt"},
+    {"&", "operator.and_"},
+    {"|", "operator.or_"},
+    {"-", "operator.neg"},
 }};
 inline constexpr std::string_view getitem_target = "operator.getitem";
 inline constexpr std::string_view negation_target = "operator.neg";
