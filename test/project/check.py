@@ -274,9 +274,11 @@ def check_portable_text() -> None:
 # --- the README ---------------------------------------------------------------------------------------------------------------
 
 
-def readme_section(marker: str) -> str | None:
+def readme_section(marker: str) -> str:
     section = re.search(rf"<!-- {marker}:begin -->\n(.*?)<!-- {marker}:end -->", text_of(ROOT / "README.md"), re.DOTALL)
-    return section.group(1).strip() if section else None
+    if section is None:
+        raise Failed(f"README.md has no section between <!-- {marker}:begin --> and <!-- {marker}:end -->")
+    return section.group(1).strip()
 
 
 def check_readme_snippets() -> None:
@@ -290,24 +292,32 @@ def check_readme_snippets() -> None:
 
 def check_readme_coverage() -> None:
     """The coverage table of the README is what the tool prints."""
-    compare_with_tool("coverage", "coverage", "--format", "markdown")
+    printed = output_of(tool(), "coverage", "--format", "markdown").strip()
+    if readme_section("coverage") != printed:
+        raise Failed(f"README.md differs from `muster coverage --format markdown`, which prints:\n{printed}")
 
 
 def check_readme_usage() -> None:
-    """The command line reference of the README is the tool's own help."""
-    compare_with_tool("usage", "--help", fence="```text\n{}\n```")
+    """The command line reference of the README names every command and option that the tool has, and no other."""
+    documented = set()
+    for line in readme_section("usage").splitlines():
+        if command := re.match(r"muster ([a-z]+)", line):
+            documented.add(f"muster {command.group(1)}")
+        documented |= {f"muster {command.group(1)} {option}" for option in re.findall(r"--[a-z][a-z-]*", line) if command}
+    offered = set()
+    commands = output_of(tool(), "--help").split("Subcommands:")[1]
+    for name in re.findall(r"^  ([a-z]+) ", commands, re.MULTILINE):
+        options = re.findall(r"^  (?:-\w,)?(--[a-z][a-z-]*)", output_of(tool(), name, "--help"), re.MULTILINE)
+        offered |= {f"muster {name}"} | {f"muster {name} {option}" for option in options if option != "--help"}
+    findings = [f"{missing}: not in the README" for missing in sorted(offered - documented)]
+    findings += [f"{unknown}: only in the README" for unknown in sorted(documented - offered)]
+    expect_none(findings, "README and --help")
 
 
-def compare_with_tool(marker: str, *arguments: str, fence: str = "{}") -> None:
-    tool = BUILD / "muster"
-    if not tool.is_file():
+def tool() -> Path:
+    if not (BUILD / "muster").is_file():
         raise Skipped("the tool is not built")
-    section = readme_section(marker)
-    if section is None:
-        raise Failed(f"README.md has no section between <!-- {marker}:begin --> and <!-- {marker}:end -->")
-    printed = fence.format(output_of(tool, *arguments).strip())
-    if section != printed:
-        raise Failed(f"README.md differs from `muster {' '.join(arguments)}`; it should have:\n{printed}")
+    return BUILD / "muster"
 
 
 # --- running them -------------------------------------------------------------------------------------------------------------
