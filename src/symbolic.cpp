@@ -372,16 +372,11 @@ private:
       const std::size_t operator_at = at_;
       const char c = peek();
       kind k = kind::multiply;
-      if (c == '*' && peek(1) != '*')
-        k = kind::multiply;
-      else if (c == '/' && peek(1) == '/')
-        k = kind::floor_divide;
-      else if (c == '/')
-        k = kind::divide;
-      else if (c == '%')
-        k = kind::modulo;
-      else
-        break;
+      if (c == '*' && peek(1) != '*') k = kind::multiply;
+      else if (c == '/' && peek(1) == '/') k = kind::floor_divide;
+      else if (c == '/') k = kind::divide;
+      else if (c == '%') k = kind::modulo;
+      else break;
       at_ += k == kind::floor_divide ? 2 : 1;
       left = operation(k, left, unary(), operator_at);
     }
@@ -620,28 +615,15 @@ public:
 
   void print(expression e) {
     switch (pool_.kind_of(e)) {
-    case kind::integer:
-      out_ += std::to_string(pool_.integer_value(e));
-      return;
-    case kind::real:
-      print_real(pool_.real_value(e), out_);
-      return;
-    case kind::boolean:
-      out_ += pool_.integer_value(e) != 0 ? "True" : "False";
-      return;
-    case kind::symbol:
-      out_ += pool_.name(pool_.symbol_of(e));
-      return;
-    case kind::negate:
-      print_negation(pool_.operands(e)[0]);
-      return;
-    default:
-      break;
+    case kind::integer: out_ += std::to_string(pool_.integer_value(e)); return;
+    case kind::real: print_real(pool_.real_value(e), out_); return;
+    case kind::boolean: out_ += pool_.integer_value(e) != 0 ? "True" : "False"; return;
+    case kind::symbol: out_ += pool_.name(pool_.symbol_of(e)); return;
+    case kind::negate: print_negation(pool_.operands(e)[0]); return;
+    default: break;
     }
-    if (const infix* i = find_infix(pool_.kind_of(e)))
-      print_infix(*i, pool_.operands(e));
-    else
-      print_call(find_function(pool_.kind_of(e))->name, pool_.operands(e));
+    if (const infix* i = find_infix(pool_.kind_of(e))) print_infix(*i, pool_.operands(e));
+    else print_call(find_function(pool_.kind_of(e))->name, pool_.operands(e));
   }
 
 private:
@@ -780,42 +762,29 @@ result power(const number& a, const number& b) {
 result arithmetic(kind k, std::int64_t a, std::int64_t b) {
   std::int64_t value = 0;
   switch (k) {
-  case kind::add:
-    return __builtin_add_overflow(a, b, &value) ? result() : of(value);
-  case kind::subtract:
-    return __builtin_sub_overflow(a, b, &value) ? result() : of(value);
-  case kind::multiply:
-    return __builtin_mul_overflow(a, b, &value) ? result() : of(value);
+  case kind::add: return __builtin_add_overflow(a, b, &value) ? result() : of(value);
+  case kind::subtract: return __builtin_sub_overflow(a, b, &value) ? result() : of(value);
+  case kind::multiply: return __builtin_mul_overflow(a, b, &value) ? result() : of(value);
   case kind::floor_divide:
-  case kind::floor_div:
-    return floor_divide(a, b);
-  case kind::ceil_div:
-    return ceil_divide(a, b);
-  default:
-    return modulo(a, b);
+  case kind::floor_div: return floor_divide(a, b);
+  case kind::ceil_div: return ceil_divide(a, b);
+  default: return modulo(a, b);
   }
 }
 
 result arithmetic(kind k, double a, double b) {
   switch (k) {
-  case kind::add:
-    return of(a + b);
-  case kind::subtract:
-    return of(a - b);
-  case kind::multiply:
-    return of(a * b);
-  default:
-    break;
+  case kind::add: return of(a + b);
+  case kind::subtract: return of(a - b);
+  case kind::multiply: return of(a * b);
+  default: break;
   }
   if (b == 0) return std::nullopt;
   switch (k) {
   case kind::floor_divide:
-  case kind::floor_div:
-    return of(floor_divide(a, b));
-  case kind::ceil_div:
-    return of(-floor_divide(-a, b));
-  default:
-    return of(modulo(a, b));
+  case kind::floor_div: return of(floor_divide(a, b));
+  case kind::ceil_div: return of(-floor_divide(-a, b));
+  default: return of(modulo(a, b));
   }
 }
 
@@ -823,45 +792,31 @@ result compare(kind k, const number& a, const number& b) {
   const long double x = exact(a);
   const long double y = exact(b);
   switch (k) {
-  case kind::equal:
-    return truth(x == y);
-  case kind::not_equal:
-    return truth(x != y);
-  case kind::less:
-    return truth(x < y);
-  case kind::less_equal:
-    return truth(x <= y);
-  case kind::greater:
-    return truth(x > y);
-  default:
-    return truth(x >= y);
+  case kind::equal: return truth(x == y);
+  case kind::not_equal: return truth(x != y);
+  case kind::less: return truth(x < y);
+  case kind::less_equal: return truth(x <= y);
+  case kind::greater: return truth(x > y);
+  default: return truth(x >= y);
   }
 }
 
 result binary(kind k, const number& a, const number& b) {
   switch (k) {
   case kind::divide:
-  case kind::float_true_div:
-    return is_zero(b) ? result() : of(a.as_real() / b.as_real());
-  case kind::power:
-    return power(a, b);
-  case kind::minimum:
-    return exact(b) < exact(a) ? b : a;
-  case kind::maximum:
-    return exact(b) > exact(a) ? b : a;
-  case kind::logical_and:
-    return truth(is_true(a) && is_true(b));
-  case kind::logical_or:
-    return truth(is_true(a) || is_true(b));
+  case kind::float_true_div: return is_zero(b) ? result() : of(a.as_real() / b.as_real());
+  case kind::power: return power(a, b);
+  case kind::minimum: return exact(b) < exact(a) ? b : a;
+  case kind::maximum: return exact(b) > exact(a) ? b : a;
+  case kind::logical_and: return truth(is_true(a) && is_true(b));
+  case kind::logical_or: return truth(is_true(a) || is_true(b));
   case kind::equal:
   case kind::not_equal:
   case kind::less:
   case kind::less_equal:
   case kind::greater:
-  case kind::greater_equal:
-    return compare(k, a, b);
-  default:
-    return a.is_integer && b.is_integer ? arithmetic(k, a.integer, b.integer) : arithmetic(k, a.as_real(), b.as_real());
+  case kind::greater_equal: return compare(k, a, b);
+  default: return a.is_integer && b.is_integer ? arithmetic(k, a.integer, b.integer) : arithmetic(k, a.as_real(), b.as_real());
   }
 }
 
@@ -878,20 +833,14 @@ public:
     const std::span<const expression> operands = pool_.operands(e);
     switch (const kind k = pool_.kind_of(e)) {
     case kind::integer:
-    case kind::boolean:
-      return of(pool_.integer_value(e));
-    case kind::real:
-      return of(pool_.real_value(e));
-    case kind::symbol:
-      return value_of(pool_.symbol_of(e));
-    case kind::where:
-      return chosen(operands);
+    case kind::boolean: return of(pool_.integer_value(e));
+    case kind::real: return of(pool_.real_value(e));
+    case kind::symbol: return value_of(pool_.symbol_of(e));
+    case kind::where: return chosen(operands);
     case kind::negate:
     case kind::to_float:
-    case kind::logical_not:
-      return unary(k, evaluate(operands[0]));
-    default:
-      return folded(k, operands);
+    case kind::logical_not: return unary(k, evaluate(operands[0]));
+    default: return folded(k, operands);
     }
   }
 
@@ -970,17 +919,12 @@ private:
     if (const expression literal = folded(k, operands); literal != no_expression) return literal;
     switch (k) {
     case kind::minimum:
-    case kind::maximum:
-      return extremum(k, std::move(operands));
+    case kind::maximum: return extremum(k, std::move(operands));
     case kind::logical_and:
-    case kind::logical_or:
-      return connective(k, std::move(operands));
-    case kind::negate:
-      return negation(operands[0]);
-    case kind::where:
-      return chosen(operands);
-    default:
-      break;
+    case kind::logical_or: return connective(k, std::move(operands));
+    case kind::negate: return negation(operands[0]);
+    case kind::where: return chosen(operands);
+    default: break;
     }
     if (operands.size() != 2) return pool_.make(k, operands);
     const expression neutral = without_neutral(k, operands[0], operands[1]);
@@ -1000,19 +944,15 @@ private:
     case kind::add:
       if (is(a, 0)) return b;
       return is(b, 0) ? a : no_expression;
-    case kind::subtract:
-      return is(b, 0) ? a : no_expression;
+    case kind::subtract: return is(b, 0) ? a : no_expression;
     case kind::multiply:
       if (is(a, 1)) return b;
       return is(b, 1) ? a : no_expression;
-    case kind::power:
-      return is(b, 1) ? a : no_expression;
+    case kind::power: return is(b, 1) ? a : no_expression;
     case kind::floor_divide:
     case kind::floor_div:
-    case kind::ceil_div:
-      return is(b, 1) && is_integral(a) ? a : no_expression;
-    default:
-      return no_expression;
+    case kind::ceil_div: return is(b, 1) && is_integral(a) ? a : no_expression;
+    default: return no_expression;
     }
   }
 
@@ -1125,32 +1065,23 @@ public:
     const std::span<const expression> operands = pool_.operands(e);
     switch (pool_.kind_of(e)) {
     case kind::integer:
-    case kind::boolean:
-      return std::gcd(magnitude(pool_.integer_value(e)), modulus);
-    case kind::symbol:
-      return of_symbol(pool_.symbol_of(e), modulus);
-    case kind::negate:
-      return of(operands[0], modulus);
-    case kind::multiply:
-      return of_product(operands[0], operands[1], modulus);
-    case kind::power:
-      return of_power(operands[0], operands[1], modulus);
+    case kind::boolean: return std::gcd(magnitude(pool_.integer_value(e)), modulus);
+    case kind::symbol: return of_symbol(pool_.symbol_of(e), modulus);
+    case kind::negate: return of(operands[0], modulus);
+    case kind::multiply: return of_product(operands[0], operands[1], modulus);
+    case kind::power: return of_power(operands[0], operands[1], modulus);
     case kind::floor_divide:
     case kind::floor_div:
-    case kind::ceil_div:
-      return of_quotient(operands[0], operands[1], modulus);
-    case kind::where:
-      return of_all(operands.subspan(1), modulus);
+    case kind::ceil_div: return of_quotient(operands[0], operands[1], modulus);
+    case kind::where: return of_all(operands.subspan(1), modulus);
     case kind::add:
     case kind::subtract:
     case kind::minimum:
     case kind::maximum:
     case kind::modulo:
     case kind::mod:
-    case kind::python_mod:
-      return of_all(operands, modulus);
-    default:
-      return 1;
+    case kind::python_mod: return of_all(operands, modulus);
+    default: return 1;
     }
   }
 

@@ -314,9 +314,7 @@ private:
       check(v.get_double().get(value), at);
       break;
     }
-    case json::json_type::boolean:
-      boolean(v, "true or false");
-      break;
+    case json::json_type::boolean: boolean(v, "true or false"); break;
     default:
       if (!is_null(v)) fail(at, "malformed JSON value");
     }
@@ -442,10 +440,8 @@ private:
     out_ += ']';
   }
   template <class T> void value(written, const std::optional<T>& v) {
-    if (v)
-      value({}, *v);
-    else
-      out_ += "null";
+    if (v) value({}, *v);
+    else out_ += "null";
   }
   void value(written, bool v) { out_ += v ? "true" : "false"; }
   void value(written, std::int64_t v) { out_ += std::to_string(v); }
@@ -459,12 +455,9 @@ private:
     out_ += '"';
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\')
-        (out_ += '\\') += c;
-      else if (byte < 0x20)
-        ((out_ += "\\u00") += digits[byte >> 4U]) += digits[byte & 0xFU];
-      else
-        out_ += c;
+      if (c == '"' || c == '\\') (out_ += '\\') += c;
+      else if (byte < 0x20) ((out_ += "\\u00") += digits[byte >> 4U]) += digits[byte & 0xFU];
+      else out_ += c;
     }
     out_ += '"';
   }

@@ -65,14 +65,10 @@ private:
     if (k != b_.symbols.kind_of(b)) return false;
     switch (k) {
     case symbolic::kind::integer:
-    case symbolic::kind::boolean:
-      return a_.symbols.integer_value(a) == b_.symbols.integer_value(b);
-    case symbolic::kind::real:
-      return equal_reals(a_.symbols.real_value(a), b_.symbols.real_value(b));
-    case symbolic::kind::symbol:
-      return same(a_.symbols.symbol_of(a), b_.symbols.symbol_of(b));
-    default:
-      return each(a_.symbols.operands(a), b_.symbols.operands(b));
+    case symbolic::kind::boolean: return a_.symbols.integer_value(a) == b_.symbols.integer_value(b);
+    case symbolic::kind::real: return equal_reals(a_.symbols.real_value(a), b_.symbols.real_value(b));
+    case symbolic::kind::symbol: return same(a_.symbols.symbol_of(a), b_.symbols.symbol_of(b));
+    default: return each(a_.symbols.operands(a), b_.symbols.operands(b));
     }
   }
 
@@ -125,28 +121,18 @@ private:
   [[nodiscard]] bool same(const argument& a, const argument& b) const {
     if (a.what != b.what) return false;
     switch (a.what) {
-    case argument::kind::none:
-      return true;
-    case argument::kind::boolean:
-      return a.boolean == b.boolean;
-    case argument::kind::integer:
-      return a.integer == b.integer;
-    case argument::kind::real:
-      return equal_reals(a.real, b.real);
-    case argument::kind::string:
-      return a.text == b.text;
-    case argument::kind::node:
-      return a.node == b.node;
+    case argument::kind::none: return true;
+    case argument::kind::boolean: return a.boolean == b.boolean;
+    case argument::kind::integer: return a.integer == b.integer;
+    case argument::kind::real: return equal_reals(a.real, b.real);
+    case argument::kind::string: return a.text == b.text;
+    case argument::kind::node: return a.node == b.node;
     case argument::kind::list:
     case argument::kind::tuple:
-    case argument::kind::slice:
-      return each(a_.items(a), b_.items(b));
-    case argument::kind::dtype:
-      return a.element == b.element;
-    case argument::kind::layout:
-      return a.memory_layout == b.memory_layout;
-    case argument::kind::device:
-      return a.text == b.text && a.integer == b.integer;
+    case argument::kind::slice: return each(a_.items(a), b_.items(b));
+    case argument::kind::dtype: return a.element == b.element;
+    case argument::kind::layout: return a.memory_layout == b.memory_layout;
+    case argument::kind::device: return a.text == b.text && a.integer == b.integer;
     }
     return false;
   }

@@ -104,16 +104,11 @@ constexpr std::array<origin_word, 6> origins = {{
 /// Words that Python gives a meaning, so that no node can have them as its name.
 bool is_reserved(std::string_view word) {
   switch (word.size()) {
-  case 3:
-    return word == "inf" || word == "nan" || word == "def" || word == "not";
-  case 4:
-    return word == "None" || word == "True";
-  case 5:
-    return word == "False" || word == "torch";
-  case 6:
-    return word == "return";
-  default:
-    return false;
+  case 3: return word == "inf" || word == "nan" || word == "def" || word == "not";
+  case 4: return word == "None" || word == "True";
+  case 5: return word == "False" || word == "torch";
+  case 6: return word == "return";
+  default: return false;
   }
 }
 
@@ -239,10 +234,8 @@ private:
   /// `expected X, found Y`, with what stands at the current place.
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail_expecting(std::string_view what) const {
     std::string message = "expected " + std::string(what) + ", found ";
-    if (at_ == end_)
-      message += "the end of the line";
-    else
-      message += quoted(found());
+    if (at_ == end_) message += "the end of the line";
+    else message += quoted(found());
     if (!usage_.empty()) message += "; the line's form is: " + std::string(usage_);
     fail(at_, message);
   }
@@ -484,28 +477,17 @@ private:
 
   void read_directive_body(std::ptrdiff_t row) {
     switch (row) {
-    case 0:
-      return read_version();
-    case 1:
-      return read_kernel();
-    case 2:
-      return read_setting();
-    case 3:
-      return read_host_tensor();
-    case 4:
-      return read_symbol();
-    case 5:
-      return read_block();
-    case 6:
-      return read_graph_declaration(graph::kind::root);
-    case 7:
-      return read_graph_declaration(graph::kind::loop);
-    case 8:
-      return read_graph_declaration(graph::kind::branch);
-    case 9:
-      return read_graph_declaration(graph::kind::helper);
-    default:
-      return read_config_line();
+    case 0: return read_version();
+    case 1: return read_kernel();
+    case 2: return read_setting();
+    case 3: return read_host_tensor();
+    case 4: return read_symbol();
+    case 5: return read_block();
+    case 6: return read_graph_declaration(graph::kind::root);
+    case 7: return read_graph_declaration(graph::kind::loop);
+    case 8: return read_graph_declaration(graph::kind::branch);
+    case 9: return read_graph_declaration(graph::kind::helper);
+    default: return read_config_line();
     }
   }
 
@@ -556,18 +538,10 @@ private:
     settings_seen_ |= 1U << which;
     expect_blank();
     switch (which) {
-    case 0:
-      d_.settings.static_shapes = expect_choice({"false", "true"}) == 1;
-      break;
-    case 1:
-      d_.settings.index_dtype = expect_choice({"i32", "i64"}) == 1 ? dtype::i64 : dtype::i32;
-      break;
-    case 2:
-      d_.settings.fast_math = expect_choice({"false", "true"}) == 1;
-      break;
-    default:
-      d_.settings.dot_precision = static_cast<precision>(expect_choice({"tf32", "tf32x3", "ieee"}));
-      break;
+    case 0: d_.settings.static_shapes = expect_choice({"false", "true"}) == 1; break;
+    case 1: d_.settings.index_dtype = expect_choice({"i32", "i64"}) == 1 ? dtype::i64 : dtype::i32; break;
+    case 2: d_.settings.fast_math = expect_choice({"false", "true"}) == 1; break;
+    default: d_.settings.dot_precision = static_cast<precision>(expect_choice({"tf32", "tf32x3", "ieee"})); break;
     }
   }
 
@@ -619,10 +593,8 @@ private:
     at_ += word.size();
     s.from = found->from;
     expect_blank();
-    if (s.from == symbol_declaration::origin::parameter)
-      read_parameter(s);
-    else
-      s.block = expect_id("a block's number");
+    if (s.from == symbol_declaration::origin::parameter) read_parameter(s);
+    else s.block = expect_id("a block's number");
     d_.declarations.push_back(s);
   }
 
@@ -1055,8 +1027,7 @@ private:
     case 'd':
       if (word == "device" && at_[6] == '(') return read_device();
       break;
-    default:
-      break;
+    default: break;
     }
     a = resolve(word);
     at_ += word.size();
@@ -1213,10 +1184,8 @@ private:
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) fail("a control character in a string");
       ++at_;
       if (c == *open) break;
-      if (c == '\\')
-        read_escape();
-      else
-        s_.unescaped += c;
+      if (c == '\\') read_escape();
+      else s_.unescaped += c;
     }
     a.text = d_.keep(s_.unescaped);
     return a;

@@ -72,20 +72,13 @@ void append_quoted(std::string_view text, std::string& out) {
   out += quote;
   while (!text.empty()) {
     const code_point c = decode(text);
-    if (c.value == '\n')
-      out += "\\n";
-    else if (c.value == '\t')
-      out += "\\t";
-    else if (c.value == '\r')
-      out += "\\r";
-    else if (c.value == '\\')
-      out += "\\\\";
-    else if (c.value == static_cast<unsigned char>(quote))
-      (out += '\\') += quote;
-    else if (is_invisible(c.value))
-      append_escape(c.value, out);
-    else
-      out += text.substr(0, c.size);
+    if (c.value == '\n') out += "\\n";
+    else if (c.value == '\t') out += "\\t";
+    else if (c.value == '\r') out += "\\r";
+    else if (c.value == '\\') out += "\\\\";
+    else if (c.value == static_cast<unsigned char>(quote)) (out += '\\') += quote;
+    else if (is_invisible(c.value)) append_escape(c.value, out);
+    else out += text.substr(0, c.size);
     text.remove_prefix(c.size);
   }
   out += quote;
@@ -134,16 +127,12 @@ private:
 
   void write_symbol(const symbol_declaration& s) {
     add("symbol ", d_.symbols.name(s.id), s.is_float ? " float " : " int ", word(s.from), " ");
-    if (s.from == symbol_declaration::origin::parameter)
-      add(s.host_expression);
-    else
-      append_integer(s.block, out_);
+    if (s.from == symbol_declaration::origin::parameter) add(s.host_expression);
+    else append_integer(s.block, out_);
     if (s.hint) {
       add(" hint ");
-      if (s.hint->is_integer)
-        append_integer(s.hint->integer, out_);
-      else
-        symbolic::print_real(s.hint->real, out_);
+      if (s.hint->is_integer) append_integer(s.hint->integer, out_);
+      else symbolic::print_real(s.hint->real, out_);
     }
     add("\n");
   }
@@ -294,42 +283,18 @@ private:
   /// Returns true.
   bool write_argument(const argument& a) {
     switch (a.what) {
-    case argument::kind::none:
-      add("None");
-      break;
-    case argument::kind::boolean:
-      add(a.boolean ? "True" : "False");
-      break;
-    case argument::kind::integer:
-      append_integer(a.integer, out_);
-      break;
-    case argument::kind::real:
-      symbolic::print_real(a.real, out_);
-      break;
-    case argument::kind::string:
-      append_quoted(a.text, out_);
-      break;
-    case argument::kind::node:
-      add(d_.at(a.node).name);
-      break;
-    case argument::kind::list:
-      write_items("[", a, "]");
-      break;
-    case argument::kind::tuple:
-      write_items("(", a, a.items.count == 1 ? ",)" : ")");
-      break;
-    case argument::kind::slice:
-      write_items("slice(", a, ")");
-      break;
-    case argument::kind::dtype:
-      add("torch.", torch_name(a.element));
-      break;
-    case argument::kind::layout:
-      add("torch.", torch_name(a.memory_layout));
-      break;
-    case argument::kind::device:
-      write_device(a);
-      break;
+    case argument::kind::none: add("None"); break;
+    case argument::kind::boolean: add(a.boolean ? "True" : "False"); break;
+    case argument::kind::integer: append_integer(a.integer, out_); break;
+    case argument::kind::real: symbolic::print_real(a.real, out_); break;
+    case argument::kind::string: append_quoted(a.text, out_); break;
+    case argument::kind::node: add(d_.at(a.node).name); break;
+    case argument::kind::list: write_items("[", a, "]"); break;
+    case argument::kind::tuple: write_items("(", a, a.items.count == 1 ? ",)" : ")"); break;
+    case argument::kind::slice: write_items("slice(", a, ")"); break;
+    case argument::kind::dtype: add("torch.", torch_name(a.element)); break;
+    case argument::kind::layout: add("torch.", torch_name(a.memory_layout)); break;
+    case argument::kind::device: write_device(a); break;
     }
     return true;
   }
@@ -359,10 +324,8 @@ private:
   template <class... Pieces> void add(const Pieces&... pieces) { (out_.append(std::string_view(pieces)), ...); }
 
   void write_expression(expression e) {
-    if (e == no_expression)
-      add("None");
-    else
-      d_.symbols.print(e, out_);
+    if (e == no_expression) add("None");
+    else d_.symbols.print(e, out_);
   }
 
   void write_expressions(std::span<const expression> all) {

@@ -360,12 +360,9 @@ private:
     if (n.type.what != type::kind::tensor) return;
     const std::span<const argument> arguments = d_.arguments_of(n);
     const argument* given = nullptr;
-    if (n.target == convert_target)
-      given = &argument_at(n, 1, "the data type");
-    else if (n.target == full_target && arguments.size() > 2)
-      given = &arguments[2];
-    else if (n.keywords.count != 0)
-      given = d_.find_keyword(n, "dtype");
+    if (n.target == convert_target) given = &argument_at(n, 1, "the data type");
+    else if (n.target == full_target && arguments.size() > 2) given = &arguments[2];
+    else if (n.keywords.count != 0) given = d_.find_keyword(n, "dtype");
     if (given == nullptr || given->what != argument::kind::dtype || given->element == n.type.element) return;
     fail(n, quoted(n.name) + " is declared " + std::string(name(n.type.element)) + ", but made as torch." +
                 std::string(torch_name(given->element)));
