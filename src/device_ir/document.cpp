@@ -5,6 +5,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -118,6 +119,62 @@ const host_tensor* document::find_tensor(std::string_view name) const noexcept {
 const symbol_declaration* document::find_declaration(symbolic::symbol s) const noexcept {
   const auto found = std::ranges::find(declarations, s, &symbol_declaration::id);
   return found == declarations.end() ? nullptr : &*found;
+}
+
+namespace {
+
+/// Moves views of one document's storage to another's: into the text where they point there, else to a copy.
+class view_mover {
+public:
+  view_mover(std::string_view from, std::string_view to, document& owner) : from_(from), to_(to), owner_(owner) {}
+
+  void move(std::string_view& view) {
+    const std::less_equal<> before; // a total order over pointers of any origin
+    const bool is_inside = before(from_.data(), view.data()) && before(view.data() + view.size(), from_.data() + from_.size());
+    view = is_inside ? to_.substr(static_cast<std::size_t>(view.data() - from_.data()), view.size()) : owner_.keep(view);
+  }
+  void move(argument& a) {
+    if (!a.text.empty()) move(a.text);
+  }
+
+private:
+  std::string_view from_;
+  std::string_view to_;
+  document& owner_;
+};
+
+} // namespace
+
+document document::clone() const {
+  document copy;
+  copy.storage_->text = storage_->text;
+  copy.storage_->text_size = storage_->text_size;
+  view_mover mover(storage_->whole(), copy.storage_->whole(), copy);
+  const auto moved = [&mover](auto all, auto... views) {
+    for (auto& row : all) (mover.move(row.*views), ...);
+    return all;
+  };
+  const auto moved_one = [&mover](std::string_view view) {
+    mover.move(view);
+    return view;
+  };
+  copy.file = moved_one(file);
+  copy.kernel = moved_one(kernel);
+  copy.settings = settings;
+  copy.config = config;
+  copy.config.text = moved_one(config.text);
+  copy.symbols = symbols;
+  copy.tensors = moved(tensors, &host_tensor::name);
+  copy.declarations = moved(declarations, &symbol_declaration::host_expression);
+  copy.blocks = blocks;
+  copy.graphs = moved(graphs, &graph::name, &graph::result);
+  copy.nodes = moved(nodes, &node::name, &node::target);
+  copy.arguments = arguments;
+  for (argument& a : copy.arguments) mover.move(a);
+  copy.keywords = moved(keywords, &keyword::name, &keyword::value);
+  copy.expressions = expressions;
+  copy.sources = moved(sources, &source::file, &source::code);
+  return copy;
 }
 
 std::string_view document::keep(std::string_view text) { return storage_->kept.keep(text); }

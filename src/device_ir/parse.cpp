@@ -210,8 +210,9 @@ private:
       std::uint32_t number = 0;
       const auto [stop, error] = std::from_chars(said.data() + colon + 1, said.data() + said.size(), number);
       if (error != std::errc() || (stop != end_ && *stop != ' ')) continue;
-      add_source({said.substr(0, colon), number, {stop == end_ ? stop : stop + 1, end_}});
-      return;
+      std::string_view code(stop == end_ ? stop : stop + 1, end_);
+      while (!code.empty() && is_blank(code.back())) code.remove_suffix(1);
+      return add_source({said.substr(0, colon), number, code});
     }
   }
 
@@ -611,7 +612,7 @@ private:
       at_ = text.data() + text.size();
     }
     while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-    if (text.empty()) fail(text.data(), "expected the host's expression for the parameter");
+    if (text.empty() || text.starts_with(mark.substr(1))) fail(text.data(), "expected the host's expression for the parameter");
     s.host_expression = text;
   }
 

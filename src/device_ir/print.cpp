@@ -11,6 +11,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 module muster.device_ir;
@@ -110,10 +111,7 @@ private:
     for (const host_tensor& t : d_.tensors) write_tensor(t);
     for (const symbol_declaration& s : d_.declarations) write_symbol(s);
     for (const block& b : d_.blocks) write_block(b);
-    for (const graph& g : d_.graphs)
-      if (g.what == graph::kind::root) write_declaration(g);
-    for (const graph& g : d_.graphs)
-      if (g.what != graph::kind::root) write_declaration(g);
+    write_declarations();
     write_config();
   }
 
@@ -151,6 +149,15 @@ private:
       write_ids(b.jagged_parents);
     }
     add("\n");
+  }
+
+  /// Roots first, and otherwise in the order of the lines that were read.
+  void write_declarations() {
+    std::vector<const graph*> order;
+    for (const graph& g : d_.graphs) order.push_back(&g);
+    const auto key = [](const graph* g) { return std::tuple(g->what != graph::kind::root, g->header_line, g); };
+    std::ranges::sort(order, {}, key);
+    for (const graph* g : order) write_declaration(*g);
   }
 
   void write_declaration(const graph& g) {
@@ -205,7 +212,7 @@ private:
     if (repeated) return;
     add(indentation, "# src ", s.file, ":");
     append_integer(s.line, out_);
-    add(" ", s.code, "\n");
+    add(s.code.empty() ? "" : " ", s.code, "\n");
   }
 
   static bool is_same(const source& a, const source& b) { return a.file == b.file && a.line == b.line && a.code == b.code; }
