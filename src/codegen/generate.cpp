@@ -1,0 +1,62 @@
+module;
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+#include <fmt/format.h>
+module muster.codegen;
+
+namespace muster::codegen {
+
+struct generator::state {
+  registry_view<muster::operation, handler> registry;
+  std::vector<const target*> targets;                ///< by backend id; null where the backend has none
+  std::vector<std::unique_ptr<emitter>> emitters;    ///< by backend id, made when first asked for
+  kernel_plan plan;
+  std::vector<std::string> notes;
+};
+
+generator::generator(registry_view<muster::operation, handler> registry, std::span<const target* const> targets)
+    : self_(std::make_unique<state>()) {
+  self_->registry = registry;
+  const auto backends = registry.backends();
+  self_->targets.resize(backends.size(), nullptr);
+  self_->emitters.resize(backends.size());
+  for (const target* t : targets)
+    for (std::size_t b = 0; b < backends.size(); ++b)
+      if (backends[b].name == t->name) self_->targets[b] = t;
+}
+
+generator::~generator() = default;
+generator::generator(generator&&) noexcept = default;
+generator& generator::operator=(generator&&) noexcept = default;
+
+void generator::generate(const document& d, std::string_view backend, std::string& out) { generate(d, d.config, backend, out); }
+
+void generator::generate(const document& d, const device_ir::config& config, std::string_view backend, std::string& out) {
+  const backend_id id = self_->registry.backend_named(backend);
+  const std::size_t b = static_cast<std::size_t>(id);
+  const target* const t = self_->targets[b];
+  if (t == nullptr) throw BackendUnsupported(backend, d.kernel, "the backend has handlers but no description of how to write a kernel");
+  std::unique_ptr<emitter>& e = self_->emitters[b];
+  if (!e) e = t->make_emitter();
+  const std::size_t before = out.size();
+  try {
+    make_plan(self_->plan, d, config);
+    e->reset(self_->plan, *t, self_->registry, id);
+    for (const auto& [key, value] : config.others) e->notes.push_back(fmt::format("config key '{}' is not known; it changes nothing", key));
+    t->write_kernel(*e, out);
+  } catch (...) {
+    out.resize(before);
+    throw;
+  }
+  self_->notes.swap(e->notes);
+}
+
+std::span<const std::string> generator::notes() const noexcept { return self_->notes; }
+const kernel_plan& generator::plan() const noexcept { return self_->plan; }
+
+} // namespace muster::codegen
