@@ -16,7 +16,7 @@ module;
 /// what an operation or a handler is. Nothing in it is registered at run time, so nothing can be lost, raced or reordered.
 export module muster.registry;
 
-import muster.error;
+export import muster.error;
 
 #pragma GCC visibility push(default)
 
@@ -823,13 +823,13 @@ template <const auto& Operations, const auto&... Parts> struct composed {
     }
     return all;
   }();
-  template <std::size_t... I> static constexpr bool check_holes(std::index_sequence<I...>) {
-    return (
-        must_hold::required_operation_is_implemented<fixed_string<holes.holes[I].backend.size() + 1>(holes.holes[I].backend),
-                                                     fixed_string<holes.holes[I].operation.size() + 1>(holes.holes[I].operation)>::value &&
-        ...);
-  }
-  static_assert(check_holes(std::make_index_sequence<holes.count>()));
+  template <class Indices> struct hole_checks;
+  template <std::size_t... I>
+  struct hole_checks<std::index_sequence<I...>>
+      : must_hold::required_operation_is_implemented<fixed_string<holes.holes[I].backend.size() + 1>(holes.holes[I].backend),
+                                                     fixed_string<holes.holes[I].operation.size() + 1>(holes.holes[I].operation)>... {};
+  static_assert(std::is_class_v<hole_checks<std::make_index_sequence<holes.count>>> &&
+                sizeof(hole_checks<std::make_index_sequence<holes.count>>) > 0);
 
   // -- what was left out
 

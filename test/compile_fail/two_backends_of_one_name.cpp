@@ -1,0 +1,15 @@
+#include <cstdint>
+import muster.registry;
+
+enum class op : std::uint16_t { load, store, dot };
+using handler = void();
+void load_one();
+void load_two();
+void store_one();
+void dot_one();
+
+constexpr muster::operation_set<op> operations{{{op::load, "load"}, {op::store, "store"}, {op::dot, "dot"}}};
+constexpr muster::backend<op, handler> one{.name = "triton"};
+constexpr muster::backend<op, handler> two{.name = "triton"};
+// expected-error-re@*:* {{each_backend_name_is_unique<{{.*}}{"triton"}>::value{{.*}}two backends have one name}}
+constexpr auto registry = muster::compose<operations, one, two>();
