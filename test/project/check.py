@@ -300,10 +300,9 @@ def check_readme_coverage() -> None:
 def check_readme_usage() -> None:
     """The command line reference of the README names every command and option that the tool has, and no other."""
     documented = set()
-    for line in readme_section("usage").splitlines():
-        if command := re.match(r"muster ([a-z]+)", line):
-            documented.add(f"muster {command.group(1)}")
-        documented |= {f"muster {command.group(1)} {option}" for option in re.findall(r"--[a-z][a-z-]*", line) if command}
+    for command in re.split(r"^muster ", readme_section("usage"), flags=re.MULTILINE)[1:]:
+        name = command.split()[0]
+        documented |= {f"muster {name}"} | {f"muster {name} {option}" for option in re.findall(r"--[a-z][a-z-]*", command)}
     offered = set()
     commands = output_of(tool(), "--help").split("Subcommands:")[1]
     for name in re.findall(r"^  ([a-z]+) ", commands, re.MULTILINE):
