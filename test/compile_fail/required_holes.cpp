@@ -12,7 +12,6 @@ constexpr muster::operation_set<op> operations{{{op::load, "load", muster::opera
                                                 {op::store, "store"},
                                                 {op::dot, "dot", muster::operation_family::api, "", true}}};
 constexpr muster::backend<op, handler> metal{.name = "metal", .handlers = {{op::store, store_one}}};
-// expected-error-re@*:* {{required_operation_is_implemented<{{.*}}{"metal"}, {{.*}}{"load"}>::value{{.*}}a backend that is not experimental
-// lacks a required operation}} expected-error-re@*:* {{required_operation_is_implemented<{{.*}}{"metal"}, {{.*}}{"dot"}>::value{{.*}}a
-// backend that is not experimental lacks a required operation}}
+// expected-error-re@*:* {{required_operation_is_implemented<{{.*}}{"metal"}, {{.*}}{"load"}>::value{{.*}}a backend that is not experimental lacks a required operation}}
+// expected-error-re@*:* {{required_operation_is_implemented<{{.*}}{"metal"}, {{.*}}{"dot"}>::value{{.*}}a backend that is not experimental lacks a required operation}}
 constexpr auto registry = muster::compose<operations, metal>();

@@ -10,6 +10,5 @@ void dot_one();
 
 constexpr muster::operation_set<op> operations{{{op::load, "load"}, {op::store, "store"}, {op::dot, "dot"}}};
 constexpr muster::backend<op, handler> tileir{.name = "tileir", .codegen_name = "tritn"};
-// expected-error-re@*:* {{each_codegen_name_is_a_backend<{{.*}}{"tileir"}, {{.*}}{"tritn"}>::value{{.*}}a backend's codegen name is no
-// backend of this composition}}
+// expected-error-re@*:* {{each_codegen_name_is_a_backend<{{.*}}{"tileir"}, {{.*}}{"tritn"}>::value{{.*}}a backend's codegen name is no backend of this composition}}
 constexpr auto registry = muster::compose<operations, tileir>();
