@@ -188,37 +188,42 @@ def importers_of(name: str) -> list[str]:
 
 
 def check_one_ninja_run() -> None:
-    """In a copy of the project: one ninja run after an edit of muster.error rebuilds every importer, and a second has no work."""
-    importers = importers_of("muster.error")
+    """In a project that has muster as a subproject: one ninja run after an edit of muster.error rebuilds every importer, the
+    consumer's own included; a second has no work; a mere touch rebuilds no importer.
+    """
     with tempfile.TemporaryDirectory(prefix="muster-") as folder:
-        copy, build = Path(folder, "project"), Path(folder, "build")
+        consumer, build = Path(folder, "consumer"), Path(folder, "build")
+        muster = consumer / "subprojects/muster"
         for file in project_files():
-            target = copy / file.relative_to(ROOT)
+            target = muster / file.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, target)
-        options = ["-Dtests=false", "-Dbench=false", "-Dbuildtype=plain", "-Dwarning_level=0"]
-        environment = ["env", "CXX=clang++-19", sys.executable, "-m", "mesonbuild.mesonmain"]
-        output_of(*environment, "setup", build, copy, *options)
-        targets = [f"{name}.pcm" for name in ["muster.error", *importers]] + ["libmuster.a.p/src_error.cpp.o"]
-        ninja = ["ninja", "-C", build]
-        output_of(*ninja, *targets)
+        shutil.copytree(ROOT / "test/consumer", consumer, dirs_exist_ok=True)
+        setup = ["env", "CXX=clang++-19", sys.executable, "-m", "mesonbuild.mesonmain", "setup"]
+        output_of(*setup, build, consumer, "-Dbuildtype=plain", "-Dwarning_level=0")
+        interfaces = [f"subprojects/muster/{name}.pcm" for name in ["muster.error", *importers_of("muster.error")]]
+        targets = [*interfaces, "subprojects/muster/libmuster.a.p/src_error.cpp.o", "consumer.p/main.cpp.o"]
+
+        def ninja() -> str:
+            return output_of("ninja", "-C", build, *targets)
 
         def stamps() -> dict[str, int]:
             return {target: (build / target).stat().st_mtime_ns for target in targets}
 
-        before = stamps()
-        interface = copy / "modules/error.cppm"
+        ninja()
+        first = stamps()
+        interface = muster / "modules/error.cppm"
         interface.write_text(text_of(interface) + "\nexport namespace muster {\ninline constexpr int edited = 1;\n}\n")
-        output_of(*ninja, *targets)
-        after = stamps()
-        expect_none([target for target in targets if after[target] == before[target]], "not rebuilt after an edit of muster.error")
-        again = output_of(*ninja, *targets)
+        ninja()
+        edited = stamps()
+        expect_none([target for target in targets if edited[target] == first[target]], "not rebuilt after an edit of muster.error")
+        again = ninja()
         if "no work to do" not in again:
             raise Failed(f"a second ninja run still had work:\n{again}")
         os.utime(interface)
-        output_of(*ninja, *targets)
+        ninja()
         touched = stamps()
-        expect_none([target for target in targets if target.endswith(".pcm") and touched[target] != after[target]], "rebuilt after a mere touch")
+        expect_none([target for target in interfaces if touched[target] != edited[target]], "rebuilt after a mere touch")
 
 
 # --- sources ------------------------------------------------------------------------------------------------------------------
