@@ -62,6 +62,8 @@ class pool {
 public:
   /// Expressions nest at most this deep; a deeper text is a parse failure.
   static constexpr std::size_t maximum_depth = 200;
+  /// A function of a text has at most this many operands.
+  static constexpr std::size_t maximum_operands = 256;
 
   pool();
   ~pool();

@@ -504,7 +504,7 @@ private:
     ++at_;
     if (++nesting_ > pool::maximum_depth) return too_deep(begin);
     const std::size_t base = scratch_.size();
-    const bool complete = call_operands() && has_fitting_count(*f, scratch_.size() - base, begin);
+    const bool complete = call_operands(base) && has_fitting_count(*f, scratch_.size() - base, begin);
     --nesting_;
     const std::vector<expression> operands(scratch_.begin() + static_cast<std::ptrdiff_t>(base), scratch_.end());
     scratch_.resize(base);
@@ -514,8 +514,12 @@ private:
     return pool_.make(f->what, operands);
   }
 
-  bool call_operands() {
+  bool call_operands(std::size_t base) {
     while (true) {
+      if (scratch_.size() - base >= pool::maximum_operands) {
+        fail(at_, "more than " + std::to_string(pool::maximum_operands) + " operands");
+        return false;
+      }
       const expression operand = sum();
       if (operand == no_expression) return false;
       scratch_.push_back(operand);

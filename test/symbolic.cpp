@@ -226,6 +226,9 @@ TEST_CASE("symbolic: malformed text says where and what was expected") {
   std::string powers = "a";
   for (int i = 0; i < 300; ++i) powers += "**a";
   CHECK(failure_of(powers).ends_with("the expression nests deeper than 200 levels"));
+  std::string operands = "Min(1";
+  for (int i = 0; i < 300; ++i) operands += ",1";
+  CHECK(failure_of(operands + ")") == "516: more than 256 operands");
   pool p;
   expression e = p.integer(1);
   CHECK_THROWS_AS(([&] {

@@ -45,6 +45,8 @@ public:
 
   void verify() {
     if (d_.kernel.empty()) fail("the document names no kernel");
+    number(d_.blocks, blocks_);
+    number(d_.graphs, graphs_);
     declare_symbols();
     verify_tensors();
     verify_declarations();
@@ -70,6 +72,24 @@ private:
   }
 
   [[noreturn]] void fail(const node& n, std::string_view message) const { throw d_.error_at(n, message); }
+
+  // ---- Rows by their numbers: a document may be full of calls and blocks, and must not take quadratic time ----
+
+  using row_of_number = std::vector<std::pair<std::int64_t, std::uint32_t>>;
+
+  template <class Rows> static void number(const Rows& rows, row_of_number& into) {
+    for (std::uint32_t i = 0; i < rows.size(); ++i) into.emplace_back(rows[i].id, i);
+    std::ranges::sort(into);
+  }
+
+  /// The first row of that number, as the document's own look-ups give.
+  template <class Rows> static auto find(const Rows& rows, const row_of_number& in, std::int64_t id) -> decltype(&rows[0]) {
+    const auto found = std::ranges::lower_bound(in, std::pair(id, std::uint32_t{0}));
+    return found == in.end() || found->first != id ? nullptr : &rows[found->second];
+  }
+
+  [[nodiscard]] const block* find_block(std::int64_t id) const { return find(d_.blocks, blocks_, id); }
+  [[nodiscard]] const graph* find_graph(std::int64_t id) const { return find(d_.graphs, graphs_, id); }
 
   // ---- The header ----
 
@@ -124,7 +144,7 @@ private:
       const std::string_view name = d_.symbols.name(s.id);
       if (seen[static_cast<std::size_t>(s.id)]) fail(s.line, {}, "symbol " + quoted(name) + " is declared twice");
       seen[static_cast<std::size_t>(s.id)] = true;
-      if (s.from != symbol_declaration::origin::parameter && d_.find_block(s.block) == nullptr)
+      if (s.from != symbol_declaration::origin::parameter && find_block(s.block) == nullptr)
         fail(s.line, {}, "symbol " + quoted(name) + " is of block " + std::to_string(s.block) + ", which is not declared");
     }
   }
@@ -132,12 +152,12 @@ private:
   void verify_blocks() {
     for (const block& b : d_.blocks) {
       const std::string name = "block " + std::to_string(b.id);
-      if (d_.find_block(b.id) != &b) fail(b.line, {}, name + " is declared twice");
+      if (find_block(b.id) != &b) fail(b.line, {}, name + " is declared twice");
       if (b.variable == no_expression) fail(b.line, {}, name + " has no variable");
       check_symbols(b.line, {}, std::array{b.variable, b.size, b.block_size});
       for (const std::int32_t parent : b.jagged_parents) {
         if (parent == b.id) fail(b.line, {}, name + " is its own jagged parent");
-        if (d_.find_block(parent) == nullptr)
+        if (find_block(parent) == nullptr)
           fail(b.line, {}, name + " has the jagged parent " + std::to_string(parent) + ", which is not declared");
       }
     }
@@ -151,7 +171,7 @@ private:
       const auto row = static_cast<std::uint32_t>(&g - d_.graphs.data());
       if (names_.set(g.name, row) != absent) fail(g.line, g.name, "graph " + quoted(g.name) + " is defined twice");
       if (!g.declared) fail(g.line, g.name, "graph " + quoted(g.name) + " has no root, loop, branch or helper line in the header");
-      if (const graph* other = d_.find_graph(g.id); other != &g)
+      if (const graph* other = find_graph(g.id); other != &g)
         fail(g.line, g.name, "graphs " + quoted(other->name) + " and " + quoted(g.name) + " have the same number " + std::to_string(g.id));
       has_root = has_root || g.what == graph::kind::root;
       if (g.what == graph::kind::root && g.parameters.count != 0) fail(g.line, g.name, "root graph " + quoted(g.name) + " has parameters");
@@ -163,7 +183,7 @@ private:
   void verify_graph_blocks(const graph& g) {
     for (std::size_t i = 0; i < g.blocks.size(); ++i) {
       const std::string name = "block " + std::to_string(g.blocks[i]);
-      const block* b = d_.find_block(g.blocks[i]);
+      const block* b = find_block(g.blocks[i]);
       if (b == nullptr) fail(g.header_line, {}, "graph " + quoted(g.name) + " iterates over " + name + ", which is not declared");
       if (std::find(g.blocks.begin(), g.blocks.begin() + static_cast<std::ptrdiff_t>(i), g.blocks[i]) !=
           g.blocks.begin() + static_cast<std::ptrdiff_t>(i))
@@ -249,7 +269,7 @@ private:
     const argument& a = argument_at(n, i, "the number of a graph");
     if (a.what != argument::kind::integer)
       fail(n, "argument " + std::to_string(i + 1) + " of " + quoted(n.name) + " is not the number of a graph");
-    const graph* g = d_.find_graph(a.integer);
+    const graph* g = find_graph(a.integer);
     if (g == nullptr) fail(n, quoted(n.name) + " runs graph " + std::to_string(a.integer) + ", which does not exist");
     if (g->what != kind)
       fail(n, quoted(n.name) + " runs graph " + quoted(g->name) + ", which is a " + std::string(word(g->what)) + ", not a " +
@@ -328,7 +348,7 @@ private:
   /// gives none, what was passed in: only a bound can be told.
   [[nodiscard]] std::optional<std::size_t> result_count(const node& n) const {
     const std::span<const argument> arguments = d_.arguments_of(n);
-    const auto results_at = [&](std::size_t i) { return results_of(*d_.find_graph(arguments[i].integer)); };
+    const auto results_at = [&](std::size_t i) { return results_of(*find_graph(arguments[i].integer)); };
     if (n.target == for_loop_target || n.target == for_loop_step_target) return results_at(0);
     if (n.target == associative_scan_target || n.target == reduce_target) return results_at(0);
     if (n.target == while_loop_target) return results_at(1);
@@ -395,19 +415,20 @@ private:
     fail_at_cycle(open);
   }
 
-  /// Follows open calls from any graph that has one until a graph comes again.
+  /// Every open graph has a call of an open one: follows such calls until a graph comes again.
   [[noreturn]] void fail_at_cycle(const std::vector<std::size_t>& open) const {
-    const auto is_open = [&](const graph* g) { return open[static_cast<std::size_t>(g - d_.graphs.data())] != 0; };
-    std::vector<const graph*> path{calls_.front().from};
-    for (const graph_call& c : calls_)
-      if (is_open(c.from)) path = {c.from};
-    while (true) {
-      const auto call = std::ranges::find_if(calls_, [&](const graph_call& c) { return c.from == path.back() && is_open(c.to); });
-      if (std::ranges::find(path, call->to) != path.end())
-        fail(*call->at,
-             "graph " + quoted(call->to->name) + " runs itself" + (call->from == call->to ? "" : ", through " + quoted(call->from->name)));
-      path.push_back(call->to);
+    const auto row = [this](const graph* g) { return static_cast<std::size_t>(g - d_.graphs.data()); };
+    std::vector<const graph_call*> next(d_.graphs.size());
+    const graph* at = nullptr;
+    for (const graph_call& c : calls_) {
+      if (open[row(c.from)] == 0 || open[row(c.to)] == 0) continue;
+      next[row(c.from)] = &c;
+      at = c.from;
     }
+    std::vector<bool> seen(d_.graphs.size());
+    for (; !seen[row(at)]; at = next[row(at)]->to) seen[row(at)] = true;
+    const graph_call& call = *next[row(at)];
+    fail(*call.at, "graph " + quoted(at->name) + " runs itself" + (call.to == at ? "" : ", through " + quoted(call.to->name)));
   }
 
   static constexpr std::uint32_t absent = text_index<false>::absent;
@@ -415,6 +436,8 @@ private:
   const document& d_;
   std::vector<bool> known_;    ///< by symbol: something declares it
   std::vector<bool> verified_; ///< by expression: all its symbols are known
+  row_of_number blocks_;
+  row_of_number graphs_;
   text_index<false> tensors_;
   text_index<false> names_;
   std::vector<const graph*> graph_of_block_;
