@@ -217,7 +217,6 @@ TEST_CASE("device_ir: malformed statements") {
       {"    b = a + b", "10:13: the name 'b' is not defined"},
       {"    b = a +", "10:12: expected an argument, found the end of the line"},
       {"    b = a $ a", "10:11: expected an operator, ';' or the end of the line, found '$'"},
-      {"    b = a..b(1)", "10:9: malformed name of a call"},
       {"    None = f()", "10:5: 'None' is not a node's name"},
       {"    1 = f()", "10:5: expected a statement or 'return', found '1'"},
       {"    b = f(\xF0\x9F\x99\x82)", "10:11: expected an argument, found '\xF0\x9F\x99\x82'"},

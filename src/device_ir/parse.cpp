@@ -63,6 +63,20 @@ template <bool with_points> const char* end_of_name(const char* at) {
 #endif
 }
 
+/// The first '"' before `end`, or `end`.
+const char* find_quote(const char* at, const char* end) {
+#if defined(__SSE2__)
+  for (; at < end; at += 16) {
+    const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(c, _mm_set1_epi8('"'))));
+    if (mask != 0) return std::min(at + std::countr_zero(mask), end);
+  }
+  return end;
+#else
+  return std::find(at, end, '"');
+#endif
+}
+
 std::string quoted(std::string_view text) {
   constexpr std::size_t longest = 60;
   if (text.size() > longest) {
@@ -188,7 +202,9 @@ private:
 
   /// The next line that is neither blank nor a comment; `at_` is its first character that is no blank.
   bool next_line_of_substance() {
+    constexpr std::string_view indentation = "    ";
     while (next_line()) {
+      if (std::memcmp(at_, indentation.data(), indentation.size()) == 0) at_ += indentation.size();
       skip_blanks();
       if (at_ == end_) continue;
       if (*at_ != '#') return true;
@@ -260,8 +276,13 @@ private:
   // ---- Tokens ----
 
   [[nodiscard]] std::string_view rest() const { return {at_, end_}; }
+  /// Mostly there is one, or none.
   void skip_blanks() {
-    while (static_cast<unsigned char>(*at_) <= ' ' && is_blank(*at_)) ++at_;
+    if (*at_ == ' ') ++at_;
+    if (static_cast<unsigned char>(*at_) <= ' ') skip_more_blanks();
+  }
+  [[gnu::noinline]] void skip_more_blanks() {
+    while (is_blank(*at_)) ++at_;
   }
 
   void expect_blank() {
@@ -335,7 +356,31 @@ private:
 
   // ---- Expressions and types ----
 
+  /// Nearly always a plain symbol or integer: those are read here, everything else by the pool.
   expression expect_expression() {
+    if (is(*at_, name_start)) {
+      const char* const stop = end_of_name<false>(at_);
+      const std::string_view word(at_, stop);
+      if (ends_expression(stop) && !is_reserved(word)) {
+        at_ = stop;
+        return d_.symbols.reference(d_.symbols.intern(word));
+      }
+    } else if (is(*at_, digit) && *at_ != '0') {
+      const char* stop = at_;
+      std::int64_t value = 0;
+      for (; is(*stop, digit) && stop - at_ < 18; ++stop) value = value * 10 + (*stop - '0');
+      if (ends_expression(stop)) {
+        at_ = stop;
+        return d_.symbols.integer(value);
+      }
+    }
+    return expect_compound_expression();
+  }
+
+  /// In a list or type, or ahead of a directive's next word. Where it says no, the pool's parser decides.
+  static bool ends_expression(const char* at) { return *at == ',' || *at == ']' || *at == ')' || (*at == ' ' && is(at[1], name_start)); }
+
+  expression expect_compound_expression() {
     std::size_t read = 0;
     symbolic::parse_failure failure;
     const expression e = d_.symbols.parse_prefix(rest(), read, failure);
@@ -351,27 +396,6 @@ private:
     return no_expression;
   }
 
-  /// A size is nearly always a plain symbol or integer: read those here, everything else as an expression.
-  expression expect_size() {
-    const char* stop = at_;
-    if (is(*stop, name_start)) {
-      stop = end_of_name<false>(stop);
-      const std::string_view word(at_, stop);
-      if ((*stop == ',' || *stop == ']') && !is_reserved(word)) {
-        at_ = stop;
-        return d_.symbols.reference(d_.symbols.intern(word));
-      }
-    } else if (is(*stop, digit) && *stop != '0') {
-      std::int64_t value = 0;
-      for (; is(*stop, digit) && stop - at_ < 18; ++stop) value = value * 10 + (*stop - '0');
-      if (*stop == ',' || *stop == ']') {
-        at_ = stop;
-        return d_.symbols.integer(value);
-      }
-    }
-    return expect_expression();
-  }
-
   range expect_sizes() {
     range sizes{static_cast<std::uint32_t>(d_.expressions.size()), 0};
     expect('[');
@@ -383,7 +407,7 @@ private:
       }
       if (sizes.count >= limits::rank) fail("more than " + std::to_string(limits::rank) + " dimensions");
       if (d_.expressions.size() >= limits::expressions) fail("more than " + std::to_string(limits::expressions) + " expressions");
-      d_.expressions.push_back(expect_size());
+      d_.expressions.push_back(expect_expression());
       ++sizes.count;
       skip_blanks();
     }
@@ -414,8 +438,7 @@ private:
   }
 
   [[nodiscard]] const char* closing_quote() const {
-    const char* close = at_;
-    while (*close != '"' && close != end_) ++close;
+    const char* const close = find_quote(at_, end_);
     if (close == end_) fail(at_ - 1, "the type's closing '\"' is missing");
     return close;
   }
@@ -737,7 +760,8 @@ private:
         expect(',');
         skip_blanks();
       }
-      node& n = begin_node(expect_name("a parameter or ')'"));
+      const std::string_view name = expect_name("a parameter or ')'");
+      node& n = begin_node(name, column_of(name.data()));
       n.is_parameter = true;
       if (accept(':')) {
         skip_blanks();
@@ -752,13 +776,13 @@ private:
     return parameters;
   }
 
-  node& begin_node(std::string_view name) {
+  node& begin_node(std::string_view name, std::uint32_t column) {
     if (is_reserved(name)) fail(name.data(), quoted(name) + " is not a node's name");
     if (d_.nodes.size() >= limits::nodes) fail(name.data(), "more than " + std::to_string(limits::nodes) + " nodes");
     node& n = d_.nodes.emplace_back();
     n.name = name;
     n.line = line_;
-    n.column = column_of(name.data());
+    n.column = column;
     n.source = source_;
     return n;
   }
@@ -799,7 +823,8 @@ private:
   }
 
   void read_statement(std::string_view name) {
-    node& n = begin_node(name);
+    // Nothing but blanks stands before it, so its column is its offset.
+    node& n = begin_node(name, static_cast<std::uint32_t>(name.data() - line_begin_) + 1);
     if (accept(':')) {
       skip_blanks();
       n.type = expect_type();
@@ -851,7 +876,6 @@ private:
   }
 
   void read_call(node& n, std::string_view target) {
-    if (target.back() == '.' || target.find("..") != std::string_view::npos) fail("malformed name of a call");
     n.target = target;
     at_ += target.size() + 1;
     const std::size_t base = s_.stack.size();
@@ -960,7 +984,7 @@ private:
   range take_from_stack(std::size_t base) {
     const range taken{static_cast<std::uint32_t>(d_.arguments.size()), static_cast<std::uint32_t>(s_.stack.size() - base)};
     if (d_.arguments.size() + taken.count > limits::arguments) fail("more than " + std::to_string(limits::arguments) + " arguments");
-    for (std::size_t i = base; i < s_.stack.size(); ++i) d_.arguments.push_back(s_.stack[i]);
+    d_.arguments.insert(d_.arguments.end(), s_.stack.data() + base, s_.stack.data() + s_.stack.size());
     s_.stack.resize(base);
     return taken;
   }

@@ -47,13 +47,16 @@ struct key_words {
 
 /// 16 bytes from `key` must be readable, however short it is.
 inline key_words words_of_padded(const char* key, std::size_t size) noexcept {
-  constexpr auto mask = [](std::size_t bytes) { return bytes >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes * 8) - 1; };
+  static_assert(std::endian::native == std::endian::little, "the masks keep the first bytes of little-endian words");
+  const auto mask = [](std::size_t bytes) { return ~std::uint64_t{0} >> (64 - bytes * 8); }; // of 1 to 8 bytes
   key_words w;
   std::memcpy(&w.low, key, 8);
+  if (size <= 8) {
+    w.low &= size == 0 ? 0 : mask(size);
+    return w;
+  }
   std::memcpy(&w.high, key + 8, 8);
-  static_assert(std::endian::native == std::endian::little, "the masks keep the first bytes of a little-endian word");
-  w.low &= mask(size);
-  w.high &= size > 8 ? mask(size - 8) : 0;
+  if (size < 16) w.high &= mask(size - 8);
   return w;
 }
 
