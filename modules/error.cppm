@@ -98,6 +98,14 @@ public:
   ~DeviceMismatch() override;
 };
 
+/// An argument that no kernel takes as a parameter: a string, a dtype, a function, another object.
+class UnsupportedArgument : public Error {
+public:
+  /// `path` is where it is (`args[2]['w'][1]`), `what` what it is, with its article ("a string").
+  UnsupportedArgument(std::string_view path, std::string_view what);
+  ~UnsupportedArgument() override;
+};
+
 /// A device IR document that cannot be read or does not verify.
 /// `what()` is `FILE:LINE:COLUMN: error: MESSAGE`, the line, and a caret under the column.
 class DeviceIRError : public Error {

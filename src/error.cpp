@@ -145,6 +145,10 @@ DeviceMismatch::DeviceMismatch(std::string_view first_path, std::string_view fir
                         second_device)) {}
 DeviceMismatch::~DeviceMismatch() = default;
 
+UnsupportedArgument::UnsupportedArgument(std::string_view path, std::string_view what)
+    : Error(fmt::format("{} is {}, which a kernel does not take: make it constexpr", path, what)) {}
+UnsupportedArgument::~UnsupportedArgument() = default;
+
 struct DeviceIRError::details {
   std::size_t line;
   std::size_t column;
