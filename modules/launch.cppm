@@ -137,39 +137,29 @@ template <class T>
 concept has_dl_function = requires(const T& t) { t.dl_tensor(); };
 
 template <class T> consteval bool is_tensor() {
-  if constexpr (!std::is_class_v<T>)
-    return false;
-  else if constexpr (has_tensor_device<T> || dl_tensor_like<T> || has_dl_member<T>)
-    return true;
+  if constexpr (!std::is_class_v<T>) return false;
+  else if constexpr (has_tensor_device<T> || dl_tensor_like<T> || has_dl_member<T>) return true;
   else if constexpr (has_dl_function<T>)
     return is_tensor<std::remove_cvref_t<std::remove_pointer_t<std::remove_cvref_t<decltype(std::declval<const T&>().dl_tensor())>>>>();
-  else
-    return false;
+  else return false;
 }
 
 template <class T> consteval bool facts_are_nothrow() {
   if constexpr (has_tensor_device<T> && has_tensor_rank<T>)
     return noexcept(device(tensor_device(std::declval<const T&>()))) && noexcept(tensor_rank(std::declval<const T&>()));
-  else if constexpr (has_tensor_device<T>)
-    return noexcept(device(tensor_device(std::declval<const T&>())));
-  else if constexpr (dl_tensor_like<T> || has_dl_member<T>)
-    return true;
+  else if constexpr (has_tensor_device<T>) return noexcept(device(tensor_device(std::declval<const T&>())));
+  else if constexpr (dl_tensor_like<T> || has_dl_member<T>) return true;
   else if constexpr (noexcept(std::declval<const T&>().dl_tensor()))
     return facts_are_nothrow<
         std::remove_cvref_t<std::remove_pointer_t<std::remove_cvref_t<decltype(std::declval<const T&>().dl_tensor())>>>>();
-  else
-    return false;
+  else return false;
 }
 
 template <class T> constexpr tensor_facts facts_of(const T& t) noexcept(facts_are_nothrow<T>()) {
-  if constexpr (has_tensor_device<T> && has_tensor_rank<T>)
-    return {tensor_device(t), static_cast<std::int64_t>(tensor_rank(t))};
-  else if constexpr (has_tensor_device<T>)
-    return {tensor_device(t)};
-  else if constexpr (dl_tensor_like<T>)
-    return {to_device(t.device), static_cast<std::int64_t>(t.ndim), std::addressof(t)};
-  else if constexpr (has_dl_member<T>)
-    return facts_of(t.dl_tensor);
+  if constexpr (has_tensor_device<T> && has_tensor_rank<T>) return {tensor_device(t), static_cast<std::int64_t>(tensor_rank(t))};
+  else if constexpr (has_tensor_device<T>) return {tensor_device(t)};
+  else if constexpr (dl_tensor_like<T>) return {to_device(t.device), static_cast<std::int64_t>(t.ndim), std::addressof(t)};
+  else if constexpr (has_dl_member<T>) return facts_of(t.dl_tensor);
   else {
     decltype(auto) inner = t.dl_tensor();
     using inner_type = decltype(inner);
@@ -478,68 +468,45 @@ enum class form : std::uint8_t { plain, tensor, named, view, views, nullable, wr
 
 template <class T> consteval form form_of() {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::same_as<U, argument>)
-    return form::view;
-  else if constexpr (std::is_arithmetic_v<U> || is_constexpr<U>)
-    return form::plain;
-  else if constexpr (std::same_as<U, device> || dl_device_like<U>)
-    return form::named;
-  else if constexpr (tensor_like<U>)
-    return form::tensor;
-  else if constexpr (std::convertible_to<const U&, std::string_view>)
-    return form::plain;
-  else if constexpr (detail::views<T>)
-    return form::views;
-  else if constexpr (is_reference_wrapper<U>)
-    return form::wrapper;
-  else if constexpr (detail::nullable<U>)
-    return form::nullable;
-  else if constexpr (fixed_parts<U>::is_variant)
-    return form::alternatives;
-  else if constexpr (fixed_parts<U>::is_tuple)
-    return form::tuple;
+  if constexpr (std::same_as<U, argument>) return form::view;
+  else if constexpr (std::is_arithmetic_v<U> || is_constexpr<U>) return form::plain;
+  else if constexpr (std::same_as<U, device> || dl_device_like<U>) return form::named;
+  else if constexpr (tensor_like<U>) return form::tensor;
+  else if constexpr (std::convertible_to<const U&, std::string_view>) return form::plain;
+  else if constexpr (detail::views<T>) return form::views;
+  else if constexpr (is_reference_wrapper<U>) return form::wrapper;
+  else if constexpr (detail::nullable<U>) return form::nullable;
+  else if constexpr (fixed_parts<U>::is_variant) return form::alternatives;
+  else if constexpr (fixed_parts<U>::is_tuple) return form::tuple;
   else if constexpr (std::ranges::forward_range<T>) {
-    if constexpr (std::same_as<std::ranges::range_value_t<T>, U>)
-      return form::plain; // std::filesystem::path
-    else if constexpr (requires { typename U::mapped_type; })
-      return form::map;
-    else
-      return form::range;
-  } else
-    return form::plain;
+    if constexpr (std::same_as<std::ranges::range_value_t<T>, U>) return form::plain; // std::filesystem::path
+    else if constexpr (requires { typename U::mapped_type; }) return form::map;
+    else return form::range;
+  } else return form::plain;
 }
 
 template <class T> consteval auto parts_of() {
   using U = std::remove_cv_t<T>;
   constexpr form f = form_of<T>();
-  if constexpr (f == form::nullable)
-    return type_list<std::remove_reference_t<decltype(*std::declval<T&>())>>{};
-  else if constexpr (f == form::wrapper)
-    return type_list<typename U::type>{};
-  else if constexpr (f == form::alternatives || f == form::tuple)
-    return typename fixed_parts<U>::types{};
+  if constexpr (f == form::nullable) return type_list<std::remove_reference_t<decltype(*std::declval<T&>())>>{};
+  else if constexpr (f == form::wrapper) return type_list<typename U::type>{};
+  else if constexpr (f == form::alternatives || f == form::tuple) return typename fixed_parts<U>::types{};
   else if constexpr (f == form::map)
     return type_list<std::remove_reference_t<decltype((std::declval<std::ranges::range_reference_t<T&>>().second))>>{};
-  else if constexpr (f == form::range)
-    return type_list<std::remove_reference_t<std::ranges::range_reference_t<T&>>>{};
-  else
-    return type_list<>{};
+  else if constexpr (f == form::range) return type_list<std::remove_reference_t<std::ranges::range_reference_t<T&>>>{};
+  else return type_list<>{};
 }
 
 /// Whether a tensor or a device can be in a `T` at all. `Within` are the types that it is part of.
 template <class T, class... Within> consteval bool can_hold() {
   constexpr form f = form_of<T>();
-  if constexpr ((std::same_as<std::remove_cv_t<T>, Within> || ...))
-    return false;
-  else if constexpr (f == form::tensor || f == form::named || f == form::view || f == form::views)
-    return true;
-  else
-    return []<class... Parts>(type_list<Parts...>) { return (can_hold<Parts, Within..., std::remove_cv_t<T>>() || ...); }(parts_of<T>());
+  if constexpr ((std::same_as<std::remove_cv_t<T>, Within> || ...)) return false;
+  else if constexpr (f == form::tensor || f == form::named || f == form::view || f == form::views) return true;
+  else return []<class... Parts>(type_list<Parts...>) { return (can_hold<Parts, Within..., std::remove_cv_t<T>>() || ...); }(parts_of<T>());
 }
 
 template <class T, class... Within> consteval bool is_recursive() {
-  if constexpr ((std::same_as<std::remove_cv_t<T>, Within> || ...))
-    return true;
+  if constexpr ((std::same_as<std::remove_cv_t<T>, Within> || ...)) return true;
   else
     return
         []<class... Parts>(type_list<Parts...>) { return (is_recursive<Parts, Within..., std::remove_cv_t<T>>() || ...); }(parts_of<T>());
@@ -547,23 +514,18 @@ template <class T, class... Within> consteval bool is_recursive() {
 
 template <class T> consteval bool walks_nothrow() {
   constexpr form f = form_of<T>();
-  if constexpr (!can_hold<T>() || f == form::named || f == form::wrapper)
-    return true;
-  else if constexpr (f == form::tensor)
-    return facts_are_nothrow<std::remove_cv_t<T>>();
-  else if constexpr (f == form::view || f == form::views || is_recursive<T>())
-    return false;
+  if constexpr (!can_hold<T>() || f == form::named || f == form::wrapper) return true;
+  else if constexpr (f == form::tensor) return facts_are_nothrow<std::remove_cv_t<T>>();
+  else if constexpr (f == form::view || f == form::views || is_recursive<T>()) return false;
   else {
     constexpr bool parts = []<class... Parts>(type_list<Parts...>) { return (walks_nothrow<Parts>() && ...); }(parts_of<T>());
-    if constexpr (f == form::nullable)
-      return parts && noexcept(static_cast<bool>(std::declval<T&>())) && noexcept(*std::declval<T&>());
+    if constexpr (f == form::nullable) return parts && noexcept(static_cast<bool>(std::declval<T&>())) && noexcept(*std::declval<T&>());
     else if constexpr (f == form::map || f == form::range) {
       using iterator = std::ranges::iterator_t<T&>;
       return parts && noexcept(std::ranges::begin(std::declval<T&>())) && noexcept(std::ranges::end(std::declval<T&>())) &&
              noexcept(++std::declval<iterator&>()) && noexcept(*std::declval<iterator&>()) &&
              noexcept(std::declval<iterator&>() != std::declval<std::ranges::sentinel_t<T&>>());
-    } else
-      return parts;
+    } else return parts;
   }
 }
 
@@ -571,20 +533,13 @@ template <class T> consteval bool walks_nothrow() {
 /// a tensor is touched; the recursion is over types, so its depth is a constant.
 template <class T, class Visitor> constexpr bool walk(T& x, Visitor& visitor) {
   constexpr form f = form_of<T>();
-  if constexpr (!can_hold<T>())
-    return false;
-  else if constexpr (f == form::tensor)
-    return visitor.tensor(detail::facts_of(x));
-  else if constexpr (f == form::named && dl_device_like<std::remove_cv_t<T>>)
-    return visitor.named(to_device(x));
-  else if constexpr (f == form::named)
-    return visitor.named(x);
-  else if constexpr (f == form::view)
-    return visitor.views(std::span<const argument>(std::addressof(x), 1));
-  else if constexpr (f == form::views)
-    return visitor.views(std::span<const argument>(std::ranges::data(x), std::ranges::size(x)));
-  else if constexpr (f == form::wrapper)
-    return detail::walk(x.get(), visitor);
+  if constexpr (!can_hold<T>()) return false;
+  else if constexpr (f == form::tensor) return visitor.tensor(detail::facts_of(x));
+  else if constexpr (f == form::named && dl_device_like<std::remove_cv_t<T>>) return visitor.named(to_device(x));
+  else if constexpr (f == form::named) return visitor.named(x);
+  else if constexpr (f == form::view) return visitor.views(std::span<const argument>(std::addressof(x), 1));
+  else if constexpr (f == form::views) return visitor.views(std::span<const argument>(std::ranges::data(x), std::ranges::size(x)));
+  else if constexpr (f == form::wrapper) return detail::walk(x.get(), visitor);
   else if constexpr (f == form::nullable) {
     if (!static_cast<bool>(x)) return false;
     auto&& inner = *x;
@@ -769,8 +724,7 @@ template <class... Ts> [[nodiscard]] constexpr device launch_device(Ts&&... args
   if (visitor.devices.differ()) {
     if constexpr (sizeof...(Ts) == 1 && (detail::views<std::remove_reference_t<Ts>> && ...))
       (detail::throw_device_mismatch(std::span<const argument>(args), visitor.devices.tensors_differ), ...);
-    else
-      detail::throw_device_mismatch(argument_list(args...), visitor.devices.tensors_differ);
+    else detail::throw_device_mismatch(argument_list(args...), visitor.devices.tensors_differ);
   }
   const std::optional<device> answer = visitor.devices.answer();
   if (!answer) detail::throw_no_tensor_args();
@@ -788,8 +742,7 @@ inline void check_launchable(std::initializer_list<argument> args) {
 template <class... Ts> void check_launchable(Ts&&... args) {
   if constexpr (sizeof...(Ts) == 1 && (detail::views<std::remove_reference_t<Ts>> && ...))
     (check_launchable(std::span<const argument>(args)), ...);
-  else
-    check_launchable(std::span<const argument>(argument_list(args...)));
+  else check_launchable(std::span<const argument>(argument_list(args...)));
 }
 
 } // namespace muster
@@ -808,18 +761,13 @@ template <class T> argument argument_list::keep_scalars(T& values) {
 template <class T> argument argument_list::convert(T& value) {
   using U = std::remove_cv_t<T>;
   constexpr detail::form f = detail::form_of<T>();
-  if constexpr (f == detail::form::view)
-    return value;
-  else if constexpr (f == detail::form::views)
-    return argument::list(keep({std::ranges::begin(value), std::ranges::end(value)}));
-  else if constexpr (f == detail::form::tensor || f == detail::form::named)
-    return argument(value);
-  else if constexpr (f == detail::form::wrapper)
-    return convert(value.get());
+  if constexpr (f == detail::form::view) return value;
+  else if constexpr (f == detail::form::views) return argument::list(keep({std::ranges::begin(value), std::ranges::end(value)}));
+  else if constexpr (f == detail::form::tensor || f == detail::form::named) return argument(value);
+  else if constexpr (f == detail::form::wrapper) return convert(value.get());
   else if constexpr (f == detail::form::nullable) {
     // A pointer to plain data may be a device's: it is not followed.
-    if constexpr (std::is_pointer_v<U> && !detail::can_hold<U>())
-      return argument(std::bit_cast<std::uintptr_t>(value));
+    if constexpr (std::is_pointer_v<U> && !detail::can_hold<U>()) return argument(std::bit_cast<std::uintptr_t>(value));
     else {
       if (!static_cast<bool>(value)) return {};
       auto&& inner = *value;
@@ -840,33 +788,25 @@ template <class T> argument argument_list::convert(T& value) {
     items.insert(items.end(), keys.begin(), keys.end());
     return argument::dict(keep(std::move(items)));
   } else if constexpr (f == detail::form::range) {
-    if constexpr (std::is_arithmetic_v<std::ranges::range_value_t<T>>)
-      return keep_scalars(value);
+    if constexpr (std::is_arithmetic_v<std::ranges::range_value_t<T>>) return keep_scalars(value);
     else {
       std::vector<argument> items;
       for (auto&& element : value) items.push_back(convert(element));
       return argument::list(keep(std::move(items)));
     }
-  } else if constexpr (detail::is_constexpr<U>)
-    return argument::constexpr_wrapped();
-  else if constexpr (std::is_null_pointer_v<U> || std::same_as<U, std::nullopt_t> || std::same_as<U, std::monostate>)
-    return {};
-  else if constexpr (std::is_enum_v<U>)
-    return argument(static_cast<std::underlying_type_t<U>>(value));
-  else if constexpr (std::is_arithmetic_v<U>)
-    return argument(value);
+  } else if constexpr (detail::is_constexpr<U>) return argument::constexpr_wrapped();
+  else if constexpr (std::is_null_pointer_v<U> || std::same_as<U, std::nullopt_t> || std::same_as<U, std::monostate>) return {};
+  else if constexpr (std::is_enum_v<U>) return argument(static_cast<std::underlying_type_t<U>>(value));
+  else if constexpr (std::is_arithmetic_v<U>) return argument(value);
   else if constexpr (std::convertible_to<const U&, std::string_view>) {
     if constexpr (std::is_pointer_v<U>)
       if (value == nullptr) return {};
     return keep_string(value);
   } else if constexpr (std::is_function_v<U> || std::is_function_v<std::remove_pointer_t<U>>)
     return argument::object(object_kind::function);
-  else if constexpr (requires { value.code, value.bits, value.lanes; })
-    return argument::object(object_kind::dtype);
-  else if constexpr (std::is_pointer_v<U>)
-    return argument(std::bit_cast<std::uintptr_t>(value));
-  else
-    return argument::object();
+  else if constexpr (requires { value.code, value.bits, value.lanes; }) return argument::object(object_kind::dtype);
+  else if constexpr (std::is_pointer_v<U>) return argument(std::bit_cast<std::uintptr_t>(value));
+  else return argument::object();
 }
 
 } // namespace muster

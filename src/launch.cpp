@@ -257,24 +257,15 @@ std::string repr(std::string_view text) {
   std::string out(1, quote);
   while (!text.empty()) {
     const auto [point, length] = decode(text);
-    if (length == 0)
-      out += fmt::format("\\udc{:02x}", static_cast<unsigned char>(text[0]));
-    else if (point == '\\' || point == static_cast<char32_t>(quote))
-      (out += '\\') += text[0];
-    else if (point == '\n')
-      out += "\\n";
-    else if (point == '\r')
-      out += "\\r";
-    else if (point == '\t')
-      out += "\\t";
-    else if (is_printable(point))
-      out += text.substr(0, length);
-    else if (point < 0x100)
-      out += fmt::format("\\x{:02x}", static_cast<std::uint32_t>(point));
-    else if (point < 0x10000)
-      out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(point));
-    else
-      out += fmt::format("\\U{:08x}", static_cast<std::uint32_t>(point));
+    if (length == 0) out += fmt::format("\\udc{:02x}", static_cast<unsigned char>(text[0]));
+    else if (point == '\\' || point == static_cast<char32_t>(quote)) (out += '\\') += text[0];
+    else if (point == '\n') out += "\\n";
+    else if (point == '\r') out += "\\r";
+    else if (point == '\t') out += "\\t";
+    else if (is_printable(point)) out += text.substr(0, length);
+    else if (point < 0x100) out += fmt::format("\\x{:02x}", static_cast<std::uint32_t>(point));
+    else if (point < 0x10000) out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(point));
+    else out += fmt::format("\\U{:08x}", static_cast<std::uint32_t>(point));
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return out += quote;
@@ -289,18 +280,13 @@ std::string repr(double value) {
 /// A dict's key.
 std::string repr(const argument& key) {
   switch (key.kind()) {
-  case argument_kind::none:
-    return "None";
-  case argument_kind::boolean:
-    return key.as_boolean() ? "True" : "False";
+  case argument_kind::none: return "None";
+  case argument_kind::boolean: return key.as_boolean() ? "True" : "False";
   case argument_kind::integer:
     return key.is_unsigned() ? fmt::format("{}", static_cast<std::uint64_t>(key.as_integer())) : fmt::format("{}", key.as_integer());
-  case argument_kind::real:
-    return repr(key.as_real());
-  case argument_kind::string:
-    return repr(key.as_string());
-  default:
-    return "...";
+  case argument_kind::real: return repr(key.as_real());
+  case argument_kind::string: return repr(key.as_string());
+  default: return "...";
   }
 }
 
@@ -328,12 +314,9 @@ std::string_view refused_as(const argument& one) {
   if (one.kind() == argument_kind::string) return "a string";
   if (one.kind() != argument_kind::object) return {};
   switch (one.as_object()) {
-  case object_kind::dtype:
-    return "a dtype";
-  case object_kind::function:
-    return "a function";
-  case object_kind::opaque:
-    break;
+  case object_kind::dtype: return "a dtype";
+  case object_kind::function: return "a function";
+  case object_kind::opaque: break;
   }
   return "an object";
 }
@@ -398,10 +381,8 @@ void throw_device_mismatch(std::span<const argument> args, bool of_tensors) {
     device where;
     walk(root, args.data(), path, [&](const argument& one) {
       launch_devices alone;
-      if (one.kind() == argument_kind::tensor)
-        alone.add_tensor(one.where(), one.rank() == 0);
-      else
-        alone.add_named(one.where());
+      if (one.kind() == argument_kind::tensor) alone.add_tensor(one.where(), one.rank() == 0);
+      else alone.add_named(one.where());
       const std::optional<device> decides = of_tensors ? alone.tensor : alone.named;
       if (!decides || !stop(*decides)) return false;
       where = *decides;
