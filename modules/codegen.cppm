@@ -354,7 +354,7 @@ struct dialect {
 
 // --------------------------------------------------------------------------------------------------------- statements
 
-enum class statement_kind : std::uint8_t { assign, declare, store, evaluate, for_range, if_, while_, break_, comment, verbatim, scope };
+enum class statement_kind : std::uint8_t { assign, declare, store, evaluate, for_range, if_, while_, break_, return_, comment, verbatim, scope };
 
 struct statement_node {
   statement_kind what = statement_kind::evaluate;
@@ -450,6 +450,8 @@ public:
   // -- results of the node being lowered
   void result(expression e);
   void results(std::span<const expression> several);
+  /// As `result`, for a value whose computation has an effect: the statement stays even if nothing reads the value.
+  void effect_result(expression e);
   void set_value(node_id n, expression e);
   void set_values(node_id n, std::span<const expression> several);
   /// Assigns `e` to a new variable named after node `n` (its name in the document), with its declared type, and returns
@@ -481,6 +483,8 @@ public:
   [[nodiscard]] expression unary(op o, expression a);
   [[nodiscard]] expression binary(op o, expression a, expression b);
   [[nodiscard]] expression select(expression test, expression a, expression b);
+  [[nodiscard]] expression mark_non_negative(expression e); ///< the same expression, known to be at least 0
+  [[nodiscard]] bool is_zero(expression e) const noexcept;  ///< a literal 0 (negative zero is not)
   [[nodiscard]] expression typed(expression e, dtype as); ///< the same expression, known to have that type
   /// Converts; nothing where the type already is that one. Literals are converted exactly.
   [[nodiscard]] expression cast(expression e, dtype to);
@@ -565,6 +569,7 @@ public:
   statement for_range(variable v, expression range_call, std::string_view pragma = {});
   statement if_then(expression test);
   statement loop_while(expression test);
+  statement return_value(expression value);
   statement break_out();
   statement scope();
   statement comment(std::string_view text);

@@ -785,14 +785,29 @@ template <const auto& Operations, const auto&... Parts> struct composed {
     return t;
   }();
 
+  // A list inside a backend lives with the backend's module; what is needed at run time is copied.
+  static constexpr std::size_t reserved_count = [] {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < part_count; ++i) n += parts[i]->reserved_launch_parameters.size();
+    return n;
+  }();
+  static constexpr std::array<std::string_view, reserved_count + 1> reserved = [] {
+    std::array<std::string_view, reserved_count + 1> all{};
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < part_count; ++i)
+      for (const std::string_view n : parts[i]->reserved_launch_parameters) all[next++] = n;
+    return all;
+  }();
   static constexpr std::array<backend_description, backend_count == 0 ? 1 : backend_count> descriptions = [] {
     std::array<backend_description, backend_count == 0 ? 1 : backend_count> all{};
     std::size_t b = 0;
+    std::size_t first = 0;
     for (std::size_t i = 0; i < part_count; ++i) {
-      if (is_common(i)) continue;
       const backend_type& p = *parts[i];
-      all[b++] = {p.name, p.codegen_name.empty() ? p.name : p.codegen_name, p.experimental,
-                  std::span<const std::string_view>(p.reserved_launch_parameters.begin(), p.reserved_launch_parameters.size())};
+      if (!is_common(i))
+        all[b++] = {p.name, p.codegen_name.empty() ? p.name : p.codegen_name, p.experimental,
+                    std::span<const std::string_view>(reserved.data() + first, p.reserved_launch_parameters.size())};
+      first += p.reserved_launch_parameters.size();
     }
     return all;
   }();

@@ -8,19 +8,17 @@ module;
 module muster.builtin;
 
 import muster.backend.common;
+import muster.backend.triton;
 
 namespace muster {
 
-namespace {
-
-constexpr backend<operation, codegen::handler> nothing_backend{.name = "nothing"};
-
-} // namespace
-
 registry_view<operation, codegen::handler> builtin_registry() noexcept {
-  return compose<builtin_operations, common_backend, nothing_backend>();
+  return compose<builtin_operations, common_backend, triton_backend>();
 }
 
-codegen::generator builtin_generator() { return codegen::generator(builtin_registry(), {}); }
+codegen::generator builtin_generator() { 
+  const codegen::target* const targets[] = {&triton_target};
+  return codegen::generator(builtin_registry(), targets);
+ }
 
 } // namespace muster

@@ -181,6 +181,20 @@ expression emitter::typed(expression e, dtype as) {
   return push(n);
 }
 
+expression emitter::mark_non_negative(expression e) {
+  expression_node n = at(e);
+  if (n.non_negative) return e;
+  if (n.what == expression_kind::name) at(n.name).non_negative = true;
+  n.non_negative = true;
+  return push(n);
+}
+
+bool emitter::is_zero(expression e) const noexcept {
+  const expression_node& n = at(e);
+  if (n.what == expression_kind::real) return n.real == 0 && !std::signbit(n.real);
+  return (n.what == expression_kind::integer || n.what == expression_kind::boolean) && n.integer == 0;
+}
+
 bool emitter::is_literal(expression e) const noexcept {
   const expression_kind k = at(e).what;
   return k == expression_kind::boolean || k == expression_kind::integer || k == expression_kind::real;

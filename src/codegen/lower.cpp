@@ -96,6 +96,12 @@ void emitter::result(expression e) {
   set_value(current, define_for(current, e));
 }
 
+void emitter::effect_result(expression e) {
+  const variable v = new_variable(current_node().name, type_of(current));
+  at(assign(v, cast(e, type_of(current)))).effect = true;
+  set_value(current, name(v));
+}
+
 void emitter::results(std::span<const expression> all) { set_values(current, all); }
 
 // -- errors

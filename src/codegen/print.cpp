@@ -335,6 +335,12 @@ private:
     case statement_kind::if_: print_if(n, indent); break;
     case statement_kind::while_: print_block(n, indent, "while "); break;
     case statement_kind::break_: line(indent, c_ ? "break;" : "break"); break;
+    case statement_kind::return_:
+      start(indent);
+      out_ += "return ";
+      value(n.value);
+      end();
+      break;
     case statement_kind::comment:
       start(indent);
       ((out_ += c_ ? "// " : "# ") += n.text) += '\n';

@@ -157,6 +157,8 @@ statement emitter::loop_while(expression test) {
 
 statement emitter::break_out() { return push({.what = statement_kind::break_, .effect = true}); }
 
+statement emitter::return_value(expression value) { return push({.what = statement_kind::return_, .effect = true, .value = value}); }
+
 statement emitter::scope() {
   const body inside = new_body();
   return push({.what = statement_kind::scope, .inner = inside});

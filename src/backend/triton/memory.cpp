@@ -1,0 +1,356 @@
+module;
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+#include <fmt/format.h>
+module muster.backend.triton;
+
+namespace muster::triton {
+
+using codegen::dimension;
+using codegen::op;
+using device_ir::argument;
+using device_ir::dtype;
+using device_ir::no_node;
+using device_ir::node_id;
+
+namespace {
+
+/// What one index of an access is.
+struct index_part {
+  enum class kind : std::uint8_t { scalar, block, whole, tensor, none };
+  kind what = kind::scalar;
+  expression value = codegen::no_expression; ///< scalar, tensor
+  node_id tensor = no_node;
+  std::int32_t block = -1;
+  std::int64_t start = 0; ///< whole: first position and step
+  std::int64_t step = 1;
+  std::int64_t size = 0;  ///< whole, without a block: number of positions
+  std::size_t first_dimension = 0; ///< of the result
+};
+
+/// Works out addresses and masks of one access.
+class access_builder {
+public:
+  access_builder(triton_emitter& e, std::int32_t tensor, std::span<const argument> indices, std::span<const dimension> shape)
+      : e_(e), tensor_(tensor), declaration_(e.source->tensors[static_cast<std::size_t>(tensor)]), indices_(indices), shape_(shape) {}
+
+  access build(expression extra_mask) {
+    read_indices();
+    place_dimensions();
+    access a;
+    a.rank = rank_;
+    expression offset = codegen::no_expression;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const expression term = term_of(i);
+      if (term == codegen::no_expression) continue;
+      offset = offset == codegen::no_expression ? term : e_.binary(op::add, offset, term);
+    }
+    const expression base = e_.tensor_value(tensor_);
+    const bool nothing = offset == codegen::no_expression || e_.integer_literal(offset) == std::optional<std::int64_t>(0);
+    a.pointer = nothing ? base : e_.binary(op::add, base, offset);
+    for (const index_part& p : parts_) add_mask(p);
+    if (extra_mask != codegen::no_expression) and_mask(extra_mask);
+    a.mask = mask_;
+    return a;
+  }
+
+private:
+  triton_emitter& e_;
+  std::int32_t tensor_;
+  const device_ir::host_tensor& declaration_;
+  std::span<const argument> indices_;
+  std::span<const dimension> shape_; ///< of the value: which block runs along which dimension
+  std::vector<index_part> parts_;
+  std::vector<std::size_t> storage_dimension_; ///< by part: the tensor's dimension
+  std::size_t rank_ = 0;
+  std::size_t tensor_first_ = 0; ///< where the dimensions of tensor indices begin
+  std::size_t tensor_rank_ = 0;
+  expression mask_ = codegen::no_expression;
+  std::vector<std::int32_t> masked_;
+
+  expression stride(std::size_t d) {
+    const std::span<const symbolic::expression> strides = e_.source->strides(declaration_);
+    if (d >= strides.size()) e_.malformed(fmt::format("'{}' has {} dimensions, the access has more indices", declaration_.name, strides.size()));
+    return e_.symbolic(strides[d]);
+  }
+
+  bool wide() const { return e_.plan->wide[static_cast<std::size_t>(tensor_)]; }
+
+  std::int64_t constant_size(std::size_t d) const {
+    const std::optional<symbolic::number> n = e_.source->symbols.evaluate(e_.source->sizes(declaration_)[d], e_.plan->known);
+    return n && n->is_integer ? n->integer : 0;
+  }
+
+  void read_indices() {
+    std::size_t storage = 0;
+    for (const argument& a : indices_) {
+      index_part p;
+      if (a.what == argument::kind::none) {
+        p.what = index_part::kind::none;
+      } else if (a.what == argument::kind::slice) {
+        read_slice(p, a, storage);
+      } else if (const std::int32_t block = e_.block_of(a); block >= 0) {
+        p.what = index_part::kind::block;
+        p.block = block;
+      } else if (a.what == argument::kind::node && !e_.shape_of(a.node).empty()) {
+        p.what = index_part::kind::tensor;
+        p.tensor = a.node;
+        p.value = e_.as_tile(a.node, e_.value_of(a.node));
+        tensor_rank_ = std::max(tensor_rank_, e_.shape_of(a.node).size());
+      } else {
+        p.value = e_.literal(a);
+        if (const auto n = e_.integer_literal(p.value); n && *n < 0) p.value = from_the_end(*n, storage);
+      }
+      storage_dimension_.push_back(storage);
+      if (p.what != index_part::kind::none) ++storage;
+      parts_.push_back(p);
+    }
+    if (storage != e_.source->sizes(declaration_).size())
+      e_.malformed(fmt::format("'{}' has {} dimensions, the access has {} indices", declaration_.name, e_.source->sizes(declaration_).size(), storage));
+  }
+
+  /// A negative constant counts from the end.
+  expression from_the_end(std::int64_t n, std::size_t d) {
+    const expression size = e_.symbolic(e_.source->sizes(declaration_)[d]);
+    if (const auto known = e_.integer_literal(size); known && n + *known < 0)
+      e_.malformed(fmt::format("index {} is out of range for a dimension of {}", n, *known));
+    return e_.binary(op::add, size, e_.integer(n, e_.plan->index_dtype));
+  }
+
+  void read_slice(index_part& p, const argument& a, std::size_t d) {
+    p.what = index_part::kind::whole;
+    const std::span<const argument> parts = e_.source->items(a);
+    const auto constant = [&](std::size_t i, std::int64_t otherwise) {
+      if (parts.size() <= i || parts[i].what == argument::kind::none) return otherwise;
+      if (parts[i].what != argument::kind::integer) e_.unsupported("a slice whose bounds are no constants");
+      return parts[i].integer;
+    };
+    const std::int64_t size = constant_size(d);
+    p.start = constant(0, 0);
+    p.step = constant(2, 1);
+    const std::int64_t stop = constant(1, size);
+    if (p.step < 1 || p.start < 0) e_.unsupported("a slice that begins before 0 or steps backwards");
+    p.size = stop > p.start ? (stop - p.start + p.step - 1) / p.step : 0;
+  }
+
+  /// Says which dimensions of the value each index gives.
+  void place_dimensions() {
+    bool placed = false;
+    for (index_part& p : parts_) {
+      p.first_dimension = rank_;
+      if (p.what == index_part::kind::block || p.what == index_part::kind::whole || p.what == index_part::kind::none) {
+        ++rank_;
+      } else if (p.what == index_part::kind::tensor) {
+        if (!placed) {
+          tensor_first_ = rank_;
+          rank_ += tensor_rank_;
+          placed = true;
+        }
+        p.first_dimension = tensor_first_ + tensor_rank_ - e_.shape_of(p.tensor).size();
+      }
+    }
+    for (index_part& p : parts_)
+      if (p.what == index_part::kind::whole) p.block = p.first_dimension < shape_.size() && shape_.size() == rank_ ? shape_[p.first_dimension].block : -1;
+  }
+
+  /// Index `i` times its stride, shaped to the access.
+  expression term_of(std::size_t i) {
+    const index_part& p = parts_[i];
+    if (p.what == index_part::kind::none) return codegen::no_expression;
+    const expression by = stride(storage_dimension_[i]);
+    expression value = p.value;
+    if (p.what == index_part::kind::block || (p.what == index_part::kind::whole && p.block >= 0)) value = e_.tile_indices(p.block);
+    else if (p.what == index_part::kind::whole) value = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
+    if (p.what == index_part::kind::whole) {
+      value = e_.binary(op::multiply, value, e_.integer(p.step));
+      value = e_.binary(op::add, value, e_.integer(p.start));
+    }
+    if (e_.integer_literal(by) == std::optional<std::int64_t>(0)) return codegen::no_expression;
+    if (wide() && e_.type_of(value) != dtype::i64) value = e_.cast(value, dtype::i64);
+    if (p.what == index_part::kind::tensor) value = shaped(value, p.first_dimension, e_.shape_of(p.tensor).size());
+    else if (p.what != index_part::kind::scalar) value = e_.along(value, p.first_dimension, rank_);
+    return e_.binary(op::multiply, value, by);
+  }
+
+  static std::int64_t power_of_two_lanes(std::int64_t n) {
+    std::int64_t lanes = 1;
+    while (lanes < n) lanes *= 2;
+    return lanes;
+  }
+
+  /// A tile of `own` dimensions put at dimension `first` of the access.
+  expression shaped(expression value, std::size_t first, std::size_t own) {
+    if (own == rank_) return value;
+    std::vector<expression> items;
+    for (std::size_t d = 0; d < rank_; ++d) items.push_back(d >= first && d < first + own ? e_.text(":") : e_.none());
+    return e_.subscript(value, items);
+  }
+
+  void and_mask(expression m) { mask_ = mask_ == codegen::no_expression ? m : e_.binary(op::bit_and, mask_, m); }
+
+  void add_mask(const index_part& p) {
+    if (p.what == index_part::kind::whole && p.block < 0 && power_of_two_lanes(p.size) != p.size) {
+      const expression lanes = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
+      return and_mask(e_.along(e_.binary(op::less, lanes, e_.integer(p.size)), p.first_dimension, rank_));
+    }
+    if (p.what == index_part::kind::block || p.what == index_part::kind::whole) return mask_block(p.block, p.first_dimension);
+    if (p.what != index_part::kind::tensor) return;
+    const std::span<const dimension> shape = e_.shape_of(p.tensor);
+    for (std::size_t d = 0; d < shape.size(); ++d) mask_block(shape[d].block, p.first_dimension + d);
+  }
+
+  void mask_block(std::int32_t block, std::size_t at) {
+    if (block < 0 || std::find(masked_.begin(), masked_.end(), block) != masked_.end()) return;
+    const codegen::block_plan& b = e_.plan->blocks[static_cast<std::size_t>(block)];
+    if (!b.mask) return;
+    masked_.push_back(block);
+    if (b.jagged && shape_.size() == rank_) {
+      // The rows' ends lie along other dimensions of the value: the whole shape is needed.
+      std::vector<dimension> only(shape_.begin(), shape_.end());
+      for (dimension& d : only)
+        if (d.block != block && std::find(b.jagged_parents.begin(), b.jagged_parents.end(), d.block) == b.jagged_parents.end()) d.block = -1;
+      std::vector<dimension> kept = only;
+      for (dimension& d : kept)
+        if (d.block != block && d.block >= 0) parents_.push_back(d.block);
+      const expression m = e_.jagged_mask(block, only);
+      return and_mask(m);
+    }
+    if (e_.find_tile(block) == nullptr) e_.open_whole(block);
+    if (const expression m = e_.tile(block).mask; m != codegen::no_expression) and_mask(e_.along(m, at, rank_));
+  }
+  std::vector<std::int32_t> parents_;
+};
+
+std::span<const argument> index_list(emitter& e, std::size_t position) {
+  const argument* a = e.argument_at(position);
+  if (a == nullptr || (a->what != argument::kind::list && a->what != argument::kind::tuple)) e.malformed("expected a list of indices");
+  return e.source->items(*a);
+}
+
+expression extra_mask(emitter& e, std::size_t position) {
+  const argument* a = e.argument_at(position);
+  if (a == nullptr || a->what == argument::kind::none) return codegen::no_expression;
+  return e.literal(*a);
+}
+
+/// `load(tile, [:, None])` of a value that is no host tensor only inserts dimensions.
+void load_from_tile(triton_emitter& e) {
+  std::vector<expression> items;
+  for (const argument& a : index_list(e, 1)) {
+    if (a.what == argument::kind::none) items.push_back(e.none());
+    else if (a.what == argument::kind::slice) items.push_back(e.text(":"));
+    else e.unsupported("a load from a tile that picks elements");
+  }
+  const expression x = e.operand(0);
+  e.result(e.is_literal(x) ? x : e.subscript(x, items));
+}
+
+std::string_view eviction_policy(device_ir::eviction policy) {
+  switch (policy) {
+  case device_ir::eviction::none: return {};
+  case device_ir::eviction::first: return "evict_first";
+  case device_ir::eviction::last: return "evict_last";
+  }
+  return {};
+}
+
+std::span<const dimension> value_shape(emitter& e, std::size_t operand) {
+  const node_id n = e.operand_node(operand);
+  return n == no_node ? std::span<const dimension>() : e.shape_of(n);
+}
+
+} // namespace
+
+void load(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const std::int32_t tensor = e.tensor_of(e.operand_node(0));
+  if (tensor < 0) return load_from_tile(e);
+  const access a = access_builder(e, tensor, index_list(e, 1), e.shape_of(e.current)).build(extra_mask(e, 2));
+  std::vector<expression> arguments{a.pointer};
+  if (a.mask != codegen::no_expression) {
+    arguments.push_back(a.mask);
+    arguments.push_back(e.keyword_argument("other", e.integer(0)));
+  }
+  const codegen::access_plan& plan = e.plan->accesses[static_cast<std::size_t>(e.plan->access_of_node[device_ir::index(e.current)])];
+  if (const std::string_view policy = eviction_policy(plan.eviction); !policy.empty()) arguments.push_back(e.keyword_argument("eviction_policy", e.string(policy)));
+  const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
+  e.result(e.typed(e.call("tl.load", arguments), type));
+}
+
+void store(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const std::int32_t tensor = e.tensor_of(e.operand_node(0));
+  if (tensor < 0) e.malformed("store needs a host tensor");
+  const access a = access_builder(e, tensor, index_list(e, 1), value_shape(e, 2)).build(extra_mask(e, 3));
+  std::vector<expression> arguments{a.pointer, e.cast(e.operand(2), e.source->tensors[static_cast<std::size_t>(tensor)].element)};
+  if (a.mask != codegen::no_expression) arguments.push_back(a.mask);
+  e.evaluate(e.call("tl.store", arguments));
+}
+
+namespace {
+
+expression atomic_call(triton_emitter& e, std::string_view callee, std::size_t first_value, std::size_t values) {
+  const std::int32_t tensor = e.tensor_of(e.operand_node(0));
+  if (tensor < 0) e.malformed("an atomic operation needs a host tensor");
+  const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
+  const access a = access_builder(e, tensor, index_list(e, 1), value_shape(e, first_value)).build(codegen::no_expression);
+  std::vector<expression> arguments{a.pointer};
+  for (std::size_t i = 0; i < values; ++i) arguments.push_back(e.cast(e.tile_operand(first_value + i), type));
+  if (a.mask != codegen::no_expression) {
+    if (values > 1) e.unsupported("a compare-and-swap of which some lanes are masked");
+    arguments.push_back(e.keyword_argument("mask", a.mask));
+  }
+  const argument* order = e.keyword("sem");
+  if (order == nullptr) order = e.argument_at(first_value + values);
+  if (order != nullptr && order->what == argument::kind::string) arguments.push_back(e.keyword_argument("sem", e.string(order->text)));
+  return e.typed(e.call(callee, arguments), type);
+}
+
+/// What Triton can do atomically on an element type.
+void check_atomic(triton_emitter& e, operation o, dtype type) {
+  const bool real = device_ir::is_float(type);
+  const int bytes = device_ir::size_of(type);
+  if (type == dtype::b8 || (bytes < 4 && !(o == operation::atomic_add && (type == dtype::f16 || type == dtype::bf16))))
+    e.unsupported(fmt::format("Triton has no such atomic operation on {}", device_ir::name(type)));
+  const bool bitwise = o == operation::atomic_and || o == operation::atomic_or || o == operation::atomic_xor;
+  if (real && bitwise) e.unsupported("bitwise operations are of integers");
+}
+
+} // namespace
+
+void atomic(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const operation o = e.plan->at(e.current).op;
+  const std::int32_t tensor = e.tensor_of(e.operand_node(0));
+  if (tensor >= 0) check_atomic(e, o, e.source->tensors[static_cast<std::size_t>(tensor)].element);
+  const expression previous = atomic_call(e, e.keep_joined(std::string_view("tl."), information(o).name), 2, 1);
+  if (e.plan->at(e.current).uses == 0) e.evaluate(previous);
+  else e.effect_result(previous);
+}
+
+void atomic_cas(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const expression previous = atomic_call(e, "tl.atomic_cas", 2, 2);
+  if (e.plan->at(e.current).uses == 0) e.evaluate(previous);
+  else e.effect_result(previous);
+}
+
+void mask_to(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const node_id x = e.operand_node(0);
+  const expression value = e.tile_operand(0);
+  const expression mask = x == no_node ? codegen::no_expression : e.mask_of(e.shape_of(x));
+  if (mask == codegen::no_expression) return e.set_value(e.current, value);
+  const dtype type = e.type_of(x);
+  const argument* other = e.argument_at(1);
+  if (other == nullptr) e.malformed("_mask_to needs a value");
+  e.result(e.call("tl.where", {mask, value, e.literal(*other, type)}, type));
+}
+
+} // namespace muster::triton

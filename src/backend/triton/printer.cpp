@@ -1,0 +1,475 @@
+module;
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+module muster.backend.triton;
+
+namespace muster::triton {
+
+using codegen::block_role;
+using codegen::op;
+using device_ir::dtype;
+
+namespace {
+
+// Sorted: Python's keywords, builtins that emitted code calls, and what the module's frame defines.
+constexpr std::array<std::string_view, 60> reserved{
+    "False", "None",    "True",  "abs",    "and",    "as",    "assert", "async", "await",     "bool", "break", "class", "continue", "def", "del",
+    "dict",  "elif",    "else",  "except", "finally", "float", "for",    "from",  "global",    "grid", "if",    "import", "in",      "int", "is",
+    "kernel", "lambda", "launch", "len",    "libdevice", "list", "max",   "maxnreg", "min", "nonlocal", "not", "num_ctas", "num_stages", "num_warps", "or",
+    "pass",  "pow",     "print", "raise",  "range",  "return", "round", "slice", "sum", "tl", "triton", "try", "tuple", "type", "while",
+};
+static_assert(std::is_sorted(reserved.begin(), reserved.end()));
+
+constexpr std::array<std::string_view, codegen::intrinsic_count> functions = [] {
+  using codegen::intrinsic;
+  std::array<std::string_view, codegen::intrinsic_count> f{};
+  const auto set = [&](intrinsic i, std::string_view spelling) { f[static_cast<std::size_t>(i)] = spelling; };
+  set(intrinsic::abs, "tl.abs");
+  set(intrinsic::acos, "libdevice.acos");
+  set(intrinsic::acosh, "libdevice.acosh");
+  set(intrinsic::asin, "libdevice.asin");
+  set(intrinsic::asinh, "libdevice.asinh");
+  set(intrinsic::atan, "libdevice.atan");
+  set(intrinsic::atan2, "libdevice.atan2");
+  set(intrinsic::atanh, "libdevice.atanh");
+  set(intrinsic::ceil, "tl.ceil");
+  set(intrinsic::copysign, "libdevice.copysign");
+  set(intrinsic::cos, "tl.cos");
+  set(intrinsic::cosh, "libdevice.cosh");
+  set(intrinsic::erf, "tl.erf");
+  set(intrinsic::erfc, "libdevice.erfc");
+  set(intrinsic::erfinv, "libdevice.erfinv");
+  set(intrinsic::exp, "tl.exp");
+  set(intrinsic::exp2, "tl.exp2");
+  set(intrinsic::expm1, "libdevice.expm1");
+  set(intrinsic::floor, "tl.floor");
+  set(intrinsic::fmod, "libdevice.fmod");
+  set(intrinsic::hypot, "libdevice.hypot");
+  set(intrinsic::lgamma, "libdevice.lgamma");
+  set(intrinsic::log, "tl.log");
+  set(intrinsic::log10, "libdevice.log10");
+  set(intrinsic::log1p, "libdevice.log1p");
+  set(intrinsic::log2, "tl.log2");
+  set(intrinsic::maximum, "tl.maximum(*, propagate_nan=tl.PropagateNan.ALL)");
+  set(intrinsic::minimum, "tl.minimum(*, propagate_nan=tl.PropagateNan.ALL)");
+  set(intrinsic::integer_maximum, "tl.maximum");
+  set(intrinsic::integer_minimum, "tl.minimum");
+  set(intrinsic::fmax, "tl.maximum");
+  set(intrinsic::fmin, "tl.minimum");
+  set(intrinsic::nextafter, "libdevice.nextafter");
+  set(intrinsic::pow, "libdevice.pow");
+  set(intrinsic::round_even, "libdevice.rint");
+  set(intrinsic::rsqrt, "tl.rsqrt");
+  set(intrinsic::sigmoid, "tl.sigmoid");
+  set(intrinsic::signbit, "libdevice.signbit");
+  set(intrinsic::sin, "tl.sin");
+  set(intrinsic::sinh, "libdevice.sinh");
+  set(intrinsic::sqrt, "tl.sqrt_rn");
+  set(intrinsic::tan, "libdevice.tan");
+  set(intrinsic::tanh, "libdevice.tanh");
+  set(intrinsic::trunc, "libdevice.trunc");
+  set(intrinsic::fma, "tl.fma");
+  set(intrinsic::floor_divide, "_floor_divide");
+  set(intrinsic::floor_modulo, "_floor_modulo");
+  set(intrinsic::trunc_divide, "_trunc_divide");
+  set(intrinsic::trunc_modulo, "_trunc_modulo");
+  set(intrinsic::where, "tl.where");
+  set(intrinsic::ceil_divide, "tl.cdiv");
+  return f;
+}();
+
+/// A helper function of the emitted module, printed where its name is used.
+struct module_function {
+  std::string_view name;
+  std::string_view source;
+};
+
+// Triton's // and % round towards zero.
+constexpr std::array<module_function, 7> module_functions{{
+    {"_floor_divide", "@triton.jit\ndef _floor_divide(a, b):\n    quotient = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), quotient - 1, quotient)\n"},
+    {"_floor_modulo", "@triton.jit\ndef _floor_modulo(a, b):\n    remainder = a % b\n    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)\n"},
+    {"_trunc_divide", "@triton.jit\ndef _trunc_divide(a, b):\n    return a // b\n"},
+    {"_trunc_modulo", "@triton.jit\ndef _trunc_modulo(a, b):\n    return a % b\n"},
+    {"_maximum", "@triton.jit\ndef _maximum(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
+    {"_minimum", "@triton.jit\ndef _minimum(a, b):\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
+    {"_product", "@triton.jit\ndef _product(a, b):\n    return a * b\n"},
+}};
+
+constexpr std::array<dtype, device_ir::dtype_count> arithmetic{
+    dtype::f64, dtype::f32, dtype::f16, dtype::f32, dtype::f32, dtype::f32, dtype::i64, dtype::i32, dtype::i16, dtype::i8, dtype::u8, dtype::b8};
+constexpr std::array<dtype, device_ir::dtype_count> transcendental{
+    dtype::f64, dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::i64, dtype::i32, dtype::i16, dtype::i8, dtype::u8, dtype::b8};
+
+} // namespace
+
+const codegen::dialect language{
+    .language = codegen::language::python,
+    .types = {"tl.float64", "tl.float32", "tl.float16", "tl.bfloat16", "tl.float8e4nv", "tl.float8e5", "tl.int64", "tl.int32", "tl.int16", "tl.int8", "tl.uint8", "tl.int1"},
+    .functions = functions,
+    .cast = {},
+    .infinity = "float(\"inf\")",
+    .negative_infinity = "float(\"-inf\")",
+    .not_a_number = "float(\"nan\")",
+    .true_ = "True",
+    .false_ = "False",
+    .arithmetic = arithmetic,
+    .transcendental = transcendental,
+    .symbol_real = dtype::f32,
+    .promotes_like_torch = true,
+    .reserved = reserved,
+};
+
+std::unique_ptr<codegen::emitter> make_emitter() { return std::make_unique<triton_emitter>(); }
+
+namespace {
+
+/// Writes the module of one kernel.
+class module_writer {
+public:
+  module_writer(triton_emitter& e, std::string& out, void (*launch_options)(const device_ir::config&, std::string&))
+      : e_(e), plan_(*e.plan), d_(*e.source), out_(out), launch_options_(launch_options) {}
+
+  void write() {
+    name_parameters();
+    e_.kernel_body = e_.current_body();
+    write_roots();
+    e_.mark_live(e_.kernel_body);
+    e_.resolve_names(e_.kernel_body);
+    std::string body;
+    e_.print_body(e_.kernel_body, body, 1);
+    write_imports(body);
+    write_block_sizes(body);
+    write_functions(body);
+    write_kernel(body);
+    write_launch();
+  }
+
+private:
+  triton_emitter& e_;
+  const codegen::kernel_plan& plan_;
+  const device_ir::document& d_;
+  std::string& out_;
+  void (*launch_options_)(const device_ir::config&, std::string&);
+  std::vector<std::string_view> tensor_names_; ///< by host tensor
+  std::string kernel_name_;
+
+  template <class... T> void line(fmt::format_string<T...> format, T&&... arguments) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<T>(arguments)...);
+    out_ += '\n';
+  }
+
+  bool persistent() const {
+    return plan_.config->pid_type == device_ir::pid_type::persistent_blocked || plan_.config->pid_type == device_ir::pid_type::persistent_interleaved;
+  }
+
+  void name_parameters() {
+    for (std::size_t i = 0; i < d_.tensors.size(); ++i) {
+      const codegen::variable v = e_.new_parameter(d_.tensors[i].name);
+      tensor_names_.push_back(e_.name_of(v));
+      e_.bind_tensor(static_cast<std::int32_t>(i), e_.name(v));
+    }
+    kernel_name_ = e_.unique_name(fmt::format("{}_kernel", d_.kernel));
+  }
+
+  // -- the grid
+
+  bool is_xyz(const codegen::root_plan& r) const { return plan_.config->pid_type == device_ir::pid_type::xyz && plan_.roots.size() == 1 && r.blocks.size() <= 3; }
+
+  expression extent_of(std::int32_t block) {
+    const codegen::block_plan& b = plan_.blocks[static_cast<std::size_t>(block)];
+    if (b.extent == symbolic::no_expression) e_.malformed(fmt::format("grid block {} has no size", block));
+    return e_.symbolic(b.extent);
+  }
+
+  /// Number of tiles of a grid block, as the kernel computes it.
+  expression tile_count(std::int32_t block) {
+    const codegen::block_plan& b = plan_.blocks[static_cast<std::size_t>(block)];
+    if (b.constant_extent && b.block_size > 0) return e_.integer((*b.constant_extent + b.block_size - 1) / b.block_size, plan_.index_dtype);
+    if (b.block_size == 1) return extent_of(block);
+    return e_.call("tl.cdiv", {extent_of(block), e_.block_size_name(block)}, plan_.index_dtype);
+  }
+
+  expression program_id(int axis) {
+    expression id = e_.call("tl.program_id", {e_.integer(axis)}, dtype::i32);
+    if (plan_.index_dtype == dtype::i64) id = e_.cast(id, dtype::i64);
+    return non_negative(id);
+  }
+
+  /// Program ids are never negative, so // and % are right as they stand.
+  expression non_negative(expression e) { return e_.mark_non_negative(e); }
+
+  void write_roots() {
+    if (plan_.roots.size() == 1) {
+      write_root_programs(plan_.roots[0], no_expression_);
+      return;
+    }
+    for (const codegen::root_plan& r : plan_.roots)
+      if (r.phase != plan_.roots[0].phase) throw BackendUnsupported(e_.target->name, "barrier", "a barrier between phases needs a grid whose programs all run at once", d_.file);
+    expression start = e_.integer(0, plan_.index_dtype);
+    const expression pid = e_.define("pid", program_id(0));
+    for (std::size_t i = 0; i < plan_.roots.size(); ++i) {
+      const expression own = e_.binary(op::subtract, pid, start);
+      start = e_.binary(op::add, start, total_of(plan_.roots[i]));
+      const codegen::statement s = e_.if_then(e_.binary(op::less, pid, start));
+      {
+        const auto guard = e_.into(e_.inner(s));
+        write_root(plan_.roots[i], non_negative(own));
+      }
+      if (i + 1 < plan_.roots.size()) others_.push_back(std::make_unique<codegen::emitter::insertion>(e_, e_.orelse(s), false));
+    }
+    while (!others_.empty()) others_.pop_back();
+  }
+  std::vector<std::unique_ptr<codegen::emitter::insertion>> others_;
+  static constexpr expression no_expression_ = codegen::no_expression;
+
+  expression total_of(const codegen::root_plan& r) {
+    expression total = e_.integer(1, plan_.index_dtype);
+    for (const std::int32_t b : r.blocks) total = e_.binary(op::multiply, total, tile_count(b));
+    return total;
+  }
+
+  /// The programs of the only root: one tile each, or a loop over tiles.
+  void write_root_programs(const codegen::root_plan& r, expression) {
+    if (!persistent()) return write_root(r, no_expression_);
+    const expression total = total_of(r);
+    const expression count = e_.call("tl.num_programs", {e_.integer(0)}, dtype::i32);
+    const codegen::variable v = e_.new_variable("virtual_pid", plan_.index_dtype);
+    e_.at(v).non_negative = true;
+    expression range;
+    if (plan_.config->pid_type == device_ir::pid_type::persistent_interleaved) {
+      range = e_.call("tl.range", with_range_options({program_id(0), total, count}, 0));
+    } else {
+      const expression each = e_.define("tiles_a_program", e_.call("tl.cdiv", {total, count}, plan_.index_dtype));
+      const expression first = e_.define("first_tile", e_.binary(op::multiply, program_id(0), each));
+      const expression last = e_.binary(op::add, first, each);
+      range = e_.call("tl.range", with_range_options({first, e_.call("tl.minimum", {last, total}, plan_.index_dtype)}, 0));
+    }
+    const auto guard = e_.into(e_.inner(e_.for_range(v, range)));
+    write_root(r, e_.name(v));
+  }
+
+  std::vector<expression> with_range_options(std::vector<expression> bounds, std::int32_t index) {
+    append_range_options(e_, bounds, index);
+    return bounds;
+  }
+
+  /// One tile of a root: `pid` is its number, or nothing where the program's own ids say it.
+  void write_root(const codegen::root_plan& r, expression pid) {
+    e_.root_body = e_.current_body();
+    e_.whole_open.clear();
+    std::vector<expression> pids = pid == no_expression_ && is_xyz(r) ? separate_ids(r) : flat_ids(r, pid == no_expression_ ? program_id(0) : pid);
+    for (std::size_t i = 0; i < r.blocks.size(); ++i) open_grid_block(r.blocks[i], pids[i]);
+    e_.lower_graph(r.graph);
+    for (const std::int32_t b : r.blocks) e_.close_tile(b);
+    for (const std::int32_t b : e_.whole_open) e_.close_tile(b);
+    e_.whole_open.clear();
+  }
+
+  void open_grid_block(std::int32_t block, expression pid) {
+    const codegen::block_plan& b = plan_.blocks[static_cast<std::size_t>(block)];
+    const expression id = b.block_size == 1 ? pid : e_.define(fmt_name("pid_", block), pid);
+    const expression offset = b.block_size == 1 ? e_.define(fmt_name("offset_", block), pid)
+                                                : e_.define(fmt_name("offset_", block), non_negative(e_.binary(op::multiply, id, e_.block_size_name(block))));
+    e_.open_lanes(block, offset, extent_of(block));
+    e_.tile(block).id = b.block_size == 1 ? offset : id;
+  }
+
+  std::string_view fmt_name(std::string_view prefix, std::int32_t number) { return e_.keep(fmt::format("{}{}", prefix, number)); }
+
+  std::vector<expression> separate_ids(const codegen::root_plan& r) {
+    std::vector<expression> ids;
+    for (std::size_t i = 0; i < r.blocks.size(); ++i) ids.push_back(program_id(static_cast<int>(i)));
+    return ids;
+  }
+
+  std::vector<expression> flat_ids(const codegen::root_plan& r, expression pid) {
+    if (r.blocks.size() == 1) return {pid};
+    if (e_.at(pid).what != codegen::expression_kind::name) pid = e_.define("pid", pid);
+    if (r.l2_grouping > 1) return grouped_ids(r, pid);
+    std::vector<expression> ids;
+    expression rest = pid;
+    for (std::size_t i = 0; i < r.blocks.size(); ++i) {
+      if (i + 1 == r.blocks.size()) {
+        ids.push_back(rest);
+        break;
+      }
+      const expression count = tile_count(r.blocks[i]);
+      ids.push_back(non_negative(e_.binary(op::modulo, rest, non_negative(count))));
+      rest = non_negative(e_.binary(op::floor_divide, rest, non_negative(count)));
+    }
+    return ids;
+  }
+
+  /// The first two blocks walked in groups of rows, so that programs that run together share tiles in the L2 cache.
+  std::vector<expression> grouped_ids(const codegen::root_plan& r, expression pid) {
+    const auto named = [&](std::string_view name, expression value) { return e_.define(name, non_negative(value)); };
+    const expression rows = tile_count(r.blocks[0]);
+    const expression columns = tile_count(r.blocks[1]);
+    expression plane_pid = pid;
+    std::vector<expression> ids(2);
+    if (r.blocks.size() > 2) {
+      const expression plane = non_negative(e_.binary(op::multiply, rows, columns));
+      plane_pid = named("plane_pid", e_.binary(op::modulo, pid, plane));
+      expression rest = non_negative(e_.binary(op::floor_divide, pid, plane));
+      for (std::size_t i = 2; i < r.blocks.size(); ++i) {
+        const bool last = i + 1 == r.blocks.size();
+        const expression count = non_negative(tile_count(r.blocks[i]));
+        ids.push_back(last ? rest : non_negative(e_.binary(op::modulo, rest, count)));
+        if (!last) rest = non_negative(e_.binary(op::floor_divide, rest, count));
+      }
+    }
+    const expression group = e_.integer(r.l2_grouping, plan_.index_dtype);
+    const expression in_group = named("pids_in_group", e_.binary(op::multiply, group, columns));
+    const expression first_row = named("first_row", e_.binary(op::multiply, e_.binary(op::floor_divide, plane_pid, in_group), group));
+    const expression group_rows = named("group_rows", e_.call("min", {e_.binary(op::subtract, rows, first_row), group}, plan_.index_dtype));
+    const expression within = named("within_group", e_.binary(op::modulo, plane_pid, in_group));
+    ids[0] = non_negative(e_.binary(op::add, first_row, e_.binary(op::modulo, within, group_rows)));
+    ids[1] = non_negative(e_.binary(op::floor_divide, within, group_rows));
+    return ids;
+  }
+
+  // -- the module's text
+
+  void write_imports(const std::string& body) {
+    out_ += "import triton\nimport triton.language as tl\n";
+    if (body.find("libdevice.") != std::string::npos || e_.functions.find("libdevice.") != std::string::npos) out_ += "from triton.language.extra import libdevice\n";
+    out_ += '\n';
+  }
+
+  void write_block_sizes(const std::string& body) {
+    bool any = false;
+    for (const codegen::block_plan& b : plan_.blocks) {
+      const std::string name = fmt::format("_BLOCK_SIZE_{}", b.id);
+      if (b.block_size <= 0 || !e_.block_size_used[static_cast<std::size_t>(b.id)] || body.find(name) == std::string::npos) continue;
+      line("{} = tl.constexpr({})", name, b.block_size);
+      any = true;
+    }
+    if (any) out_ += '\n';
+  }
+
+  void write_functions(const std::string& body) {
+    for (const module_function& f : module_functions)
+      if (body.find(f.name) != std::string::npos || e_.functions.find(f.name) != std::string::npos) (out_ += '\n') += fmt::format("{}\n", f.source);
+    out_ += e_.functions;
+  }
+
+  void write_kernel(const std::string& body) {
+    std::vector<std::string> parameters;
+    for (std::size_t i = 0; i < d_.tensors.size(); ++i)
+      if (e_.tensor_used(static_cast<std::int32_t>(i))) parameters.emplace_back(tensor_names_[i]);
+    for (const symbolic::symbol s : kernel_symbols()) parameters.push_back(symbol_parameter(s));
+    line("\n@triton.jit\ndef {}({}):", kernel_name_, fmt::join(parameters, ", "));
+    out_ += body;
+  }
+
+  std::string symbol_name(symbolic::symbol s) { return std::string(e_.name_of(e_.at(e_.parameter_value(s)).name)); }
+  bool is_host_block_size(symbolic::symbol s) const { return plan_.block_of_symbol[static_cast<std::size_t>(s)] >= 0; }
+  std::string symbol_parameter(symbolic::symbol s) { return is_host_block_size(s) ? symbol_name(s) + ": tl.constexpr" : symbol_name(s); }
+
+  std::vector<symbolic::symbol> kernel_symbols() const {
+    std::vector<symbolic::symbol> all;
+    for (const symbolic::symbol s : codegen::launch_symbols(plan_))
+      if (e_.parameter_used(s)) all.push_back(s);
+    return all;
+  }
+
+  /// The grid as the launcher computes it: the number of tiles of a block.
+  std::string host_count(std::int32_t block) {
+    const codegen::block_plan& b = plan_.blocks[static_cast<std::size_t>(block)];
+    std::string extent;
+    e_.print_expression(host_symbolic(b.extent), extent);
+    if (b.block_size == 1) return extent;
+    std::string size;
+    if (b.block_size > 0) size = std::to_string(b.block_size);
+    else e_.print_expression(host_symbolic(b.block_size_expression), size);
+    return fmt::format("triton.cdiv({}, {})", extent, size);
+  }
+
+  expression host_symbolic(symbolic::expression s) { return e_.symbolic(s); }
+
+  void write_launch() {
+    const std::vector<symbolic::symbol> in_kernel = kernel_symbols();
+    std::vector<std::string> counts;
+    std::string total;
+    if (plan_.roots.size() == 1 && is_xyz(plan_.roots[0])) {
+      for (const std::int32_t b : plan_.roots[0].blocks) counts.push_back(host_count(b));
+    } else {
+      std::vector<std::string> sums;
+      for (const codegen::root_plan& r : plan_.roots) {
+        std::vector<std::string> factors;
+        for (const std::int32_t b : r.blocks) factors.push_back(host_count(b));
+        sums.push_back(fmt::format("{}", fmt::join(factors, " * ")));
+      }
+      total = fmt::format("{}", fmt::join(sums, " + "));
+    }
+    std::vector<std::string> parameters(tensor_names_.begin(), tensor_names_.end());
+    for (const symbolic::symbol s : codegen::launch_symbols(plan_)) parameters.push_back(symbol_name(s));
+    std::vector<std::string> arguments;
+    for (std::size_t i = 0; i < d_.tensors.size(); ++i)
+      if (e_.tensor_used(static_cast<std::int32_t>(i))) arguments.emplace_back(tensor_names_[i]);
+    for (const symbolic::symbol s : in_kernel) arguments.push_back(symbol_name(s));
+    line("\n\ndef launch({}):", fmt::join(parameters, ", "));
+    if (persistent() && counts.empty()) {
+      line("    properties = triton.runtime.driver.active.utils.get_device_properties(triton.runtime.driver.active.get_current_device())");
+      line("    grid = (min(properties[\"multiprocessor_count\"]{}, {}),)",
+           plan_.config->num_sm_multiplier.value_or(1) > 1 ? fmt::format(" * {}", *plan_.config->num_sm_multiplier) : std::string(), total);
+    } else if (counts.empty()) {
+      line("    grid = ({},)", total);
+    } else {
+      line("    grid = ({}{})", fmt::join(counts, ", "), counts.size() == 1 ? "," : "");
+    }
+    line("    if all(grid):");
+    std::string options;
+    launch_options_(*plan_.config, options);
+    std::string call = fmt::format("{}", fmt::join(arguments, ", "));
+    if (call.empty() && options.starts_with(", ")) options.erase(0, 2);
+    line("        {}[grid]({}{})", kernel_name_, call, options);
+  }
+};
+
+void launch_options(const device_ir::config& c, std::string& out) {
+  if (c.num_warps) out += fmt::format(", num_warps={}", *c.num_warps);
+  if (c.num_stages) out += fmt::format(", num_stages={}", *c.num_stages);
+  if (c.maxnreg) out += fmt::format(", maxnreg={}", *c.maxnreg);
+}
+
+} // namespace
+
+void append_range_options(emitter& e, std::vector<expression>& arguments, std::int32_t index) {
+  if (index < 0) return;
+  const device_ir::config& c = *e.plan->config;
+  const std::size_t i = static_cast<std::size_t>(index);
+  const auto keyword = [&](std::string_view name, expression value) { arguments.push_back(e.keyword_argument(name, value)); };
+  if (i < c.range_num_stages.size() && c.range_num_stages[i] > 0) keyword("num_stages", e.integer(c.range_num_stages[i]));
+  if (i < c.range_unroll_factors.size() && c.range_unroll_factors[i] > 0) keyword("loop_unroll_factor", e.integer(c.range_unroll_factors[i]));
+  if (i < c.range_multi_buffers.size() && c.range_multi_buffers[i]) keyword("disallow_acc_multi_buffer", e.boolean(!*c.range_multi_buffers[i]));
+  if (i < c.range_flattens.size() && c.range_flattens[i]) keyword("flatten", e.boolean(*c.range_flattens[i]));
+  if (i < c.range_warp_specializes.size() && c.range_warp_specializes[i]) keyword("warp_specialize", e.boolean(*c.range_warp_specializes[i]));
+}
+
+void write_module(triton_emitter& e, std::string& out, void (*options)(const device_ir::config&, std::string&)) { module_writer(e, out, options).write(); }
+void write_kernel(emitter& e, std::string& out) { write_module(self(e), out, launch_options); }
+
+} // namespace muster::triton
+
+namespace muster {
+
+const codegen::target triton_target{
+    .name = "triton", .language = &triton::language, .make_emitter = triton::make_emitter, .write_kernel = triton::write_kernel};
+
+void write_triton_module(codegen::emitter& e, std::string& out, void (*options)(const device_ir::config&, std::string&)) {
+  triton::write_module(triton::self(e), out, options);
+}
+
+} // namespace muster

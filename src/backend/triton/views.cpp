@@ -1,0 +1,232 @@
+module;
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module muster.backend.triton;
+
+namespace muster::triton {
+
+using codegen::dimension;
+using codegen::op;
+using device_ir::argument;
+using device_ir::dtype;
+using device_ir::no_node;
+using device_ir::node_id;
+
+namespace {
+
+std::span<const argument> list(emitter& e, std::size_t position) {
+  const argument* a = e.argument_at(position);
+  if (a == nullptr || (a->what != argument::kind::list && a->what != argument::kind::tuple)) e.malformed("expected a list");
+  return e.source->items(*a);
+}
+
+bool same_lanes(std::span<const dimension> a, std::span<const dimension> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const dimension& x, const dimension& y) { return x.size == y.size && x.size != 0; });
+}
+
+std::size_t rank_of(emitter& e, std::size_t i) {
+  const node_id n = e.operand_node(i);
+  return n == no_node ? 0 : e.shape_of(n).size();
+}
+
+/// The value under another shape; literals have any.
+void reshaped(triton_emitter& e, expression x, std::span<const dimension> from) {
+  const std::span<const dimension> to = e.shape_of(e.current);
+  if (e.is_literal(x) || same_lanes(from, to)) return e.result(x);
+  if (from.empty()) return e.result(e.call("tl.broadcast_to", {x, e.shape_list(to)}, e.type_of(x)));
+  if (to.empty()) return e.result(e.call("tl.reshape", {x, e.list({})}, e.type_of(x)));
+  e.result(e.call("tl.reshape", {x, e.shape_list(to)}, e.type_of(x)));
+}
+
+} // namespace
+
+void subscript(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const expression x = e.operand(0);
+  std::vector<expression> items;
+  bool inserts = false;
+  for (const argument& a : list(e, 1)) {
+    if (a.what == argument::kind::none) {
+      items.push_back(e.none());
+      inserts = true;
+    } else if (a.what == argument::kind::slice) {
+      for (const argument& part : e.source->items(a))
+        if (part.what != argument::kind::none) e.unsupported("a tile cannot be sliced");
+      items.push_back(e.text(":"));
+    } else {
+      e.unsupported("a tile cannot be indexed");
+    }
+  }
+  if (e.is_literal(x) || !inserts) return e.result(x);
+  e.result(e.subscript(x, items));
+}
+
+void reshape(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const node_id from = e.operand_node(0);
+  reshaped(e, e.operand(0), from == no_node ? std::span<const dimension>() : e.shape_of(from));
+}
+
+void expand(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const expression x = e.operand(0);
+  const node_id from = e.operand_node(0);
+  if (e.is_literal(x) || (from != no_node && same_lanes(e.shape_of(from), e.shape_of(e.current)))) return e.result(x);
+  expression tile = x;
+  const std::size_t rank = e.shape_of(e.current).size();
+  const std::size_t own = rank_of(e, 0);
+  if (own > 0 && own < rank) {
+    std::vector<expression> items(rank - own, e.none());
+    items.insert(items.end(), own, e.text(":"));
+    tile = e.subscript(x, items);
+  }
+  e.result(e.call("tl.broadcast_to", {tile, e.shape_list(e.shape_of(e.current))}, e.type_of(x)));
+}
+
+void permute(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const expression x = e.operand(0);
+  if (e.is_literal(x)) return e.result(x);
+  const std::size_t rank = rank_of(e, 0);
+  std::vector<expression> order;
+  bool identity = true;
+  for (const argument& a : list(e, 1)) {
+    const std::int64_t d = a.integer < 0 ? a.integer + static_cast<std::int64_t>(rank) : a.integer;
+    identity = identity && d == static_cast<std::int64_t>(order.size());
+    order.push_back(e.integer(d));
+  }
+  if (identity) return e.result(x);
+  if (rank == 2) return e.result(e.call("tl.trans", {x}, e.type_of(x)));
+  e.result(e.call("tl.permute", {x, e.list(order)}, e.type_of(x)));
+}
+
+void transpose(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const expression x = e.operand(0);
+  const std::size_t rank = rank_of(e, 0);
+  if (e.is_literal(x) || rank < 2) return e.result(x);
+  const auto dim = [&](std::size_t position, std::int64_t otherwise) {
+    const argument* a = e.argument_at(position);
+    const std::int64_t d = a == nullptr ? otherwise : a->integer;
+    return static_cast<std::size_t>(d < 0 ? d + static_cast<std::int64_t>(rank) : d);
+  };
+  const std::size_t first = dim(1, 0);
+  const std::size_t second = dim(2, 1);
+  if (first >= rank || second >= rank) e.malformed("a dimension that the tile does not have");
+  if (rank == 2 && first != second) return e.result(e.call("tl.trans", {x}, e.type_of(x)));
+  std::vector<expression> order;
+  for (std::size_t d = 0; d < rank; ++d) order.push_back(e.integer(static_cast<std::int64_t>(d == first ? second : d == second ? first : d)));
+  e.result(e.call("tl.permute", {x, e.list(order)}, e.type_of(x)));
+}
+
+void split(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const expression x = e.tile_operand(0);
+  const dtype type = e.type_of(x);
+  const codegen::variable a = e.new_variable(e.keep_joined(e.current_node().name, std::string_view("_first")), type);
+  const codegen::variable b = e.new_variable(e.keep_joined(e.current_node().name, std::string_view("_second")), type);
+  const expression both = e.define(e.current_node().name, e.call("tl.split", {x}));
+  e.assign(a, e.typed(e.subscript(both, {e.integer(0)}), type));
+  e.assign(b, e.typed(e.subscript(both, {e.integer(1)}), type));
+  const expression parts[] = {e.name(a), e.name(b)};
+  e.results(parts);
+}
+
+void join(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  e.result(e.call("tl.join", {e.tile_operand(0), e.tile_operand(1)}, e.type_of(e.current)));
+}
+
+void stack(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  std::vector<expression> parts;
+  std::size_t rank = 0;
+  for (const argument& a : list(e, 0)) {
+    if (a.what != argument::kind::node) e.malformed("stack is of tiles");
+    rank = e.shape_of(a.node).size();
+    parts.push_back(e.as_tile(a.node, e.value_of(a.node)));
+  }
+  if (parts.size() != 2) e.unsupported("Triton joins two tiles at a time: stack of another number");
+  const argument* dim = e.argument_at(1);
+  std::int64_t at = dim == nullptr ? 0 : dim->integer;
+  if (at < 0) at += static_cast<std::int64_t>(rank) + 1;
+  const dtype type = e.type_of(e.current);
+  const expression joined = e.call("tl.join", {parts[0], parts[1]}, type); // the new dimension is the last
+  if (at == static_cast<std::int64_t>(rank)) return e.result(joined);
+  std::vector<expression> order;
+  for (std::int64_t d = 0, from = 0; d <= static_cast<std::int64_t>(rank); ++d) order.push_back(e.integer(d == at ? static_cast<std::int64_t>(rank) : from++));
+  e.result(e.call("tl.permute", {joined, e.list(order)}, type));
+}
+
+void gather(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const argument* dim = e.argument_at(1);
+  const std::size_t rank = rank_of(e, 0);
+  std::int64_t axis = dim == nullptr ? 0 : dim->integer;
+  if (axis < 0) axis += static_cast<std::int64_t>(rank);
+  e.result(e.call("tl.gather", {e.tile_operand(0), e.cast(e.tile_operand(2), dtype::i32), e.integer(axis)}, e.type_of(e.current)));
+}
+
+/// A constant stays a literal until something needs a whole tile (`as_tile`).
+void full(emitter& base, const node& n) {
+  triton_emitter& e = self(base);
+  const expression value = e.operand(1);
+  const dtype type = n.type.what == device_ir::type::kind::tensor ? n.type.element : e.type_of(value);
+  if (e.is_literal(value)) return e.set_value(e.current, e.cast(value, type));
+  if (e.shape_of(e.current).empty()) return e.result(value);
+  e.result(e.call("tl.full", {e.shape_list(e.shape_of(e.current)), value, e.dtype_name(type)}, type));
+}
+
+namespace {
+
+/// Positions start, start + step, … along a tile of rank 1.
+void positions(triton_emitter& e, expression start, expression step) {
+  const std::span<const dimension> shape = e.shape_of(e.current);
+  if (shape.size() != 1) e.malformed("expected a result of rank 1");
+  expression lanes;
+  if (shape[0].block >= 0 && e.plan->blocks[static_cast<std::size_t>(shape[0].block)].block_size > 1) {
+    lanes = e.block_size_name(shape[0].block);
+  } else {
+    if (shape[0].size <= 0) e.unsupported("a number of positions that is known only at run time");
+    std::int64_t n = 1;
+    while (n < shape[0].size) n *= 2;
+    lanes = e.integer(n);
+  }
+  const expression range = e.mark_non_negative(e.call("tl.arange", {e.integer(0), lanes}, dtype::i32));
+  e.result(e.binary(op::add, start, e.binary(op::multiply, range, step)));
+}
+
+expression keyword_or(triton_emitter& e, std::string_view name, std::size_t position, std::int64_t otherwise) {
+  const argument* a = e.keyword(name);
+  if (a == nullptr) a = e.argument_at(position);
+  return a == nullptr || a->what == argument::kind::none ? e.integer(otherwise) : e.literal(*a);
+}
+
+} // namespace
+
+void iota(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  positions(e, keyword_or(e, "start", 1, 0), keyword_or(e, "step", 2, 1));
+}
+
+void arange(emitter& base, const node& n) {
+  triton_emitter& e = self(base);
+  const bool has_start = n.target.find(".start") != std::string_view::npos;
+  positions(e, has_start ? e.operand(0) : e.integer(0), has_start ? keyword_or(e, "step", 2, 1) : e.integer(1));
+}
+
+void view_dtype(emitter& base, const node& n) {
+  triton_emitter& e = self(base);
+  const expression x = e.tile_operand(0);
+  if (device_ir::size_of(e.type_of(x)) != device_ir::size_of(n.type.element)) e.unsupported("a view as a type of another size");
+  e.result(e.typed(e.method(x, "to", {e.dtype_name(n.type.element), e.keyword_argument("bitcast", e.boolean(true))}), n.type.element));
+}
+
+} // namespace muster::triton
