@@ -562,6 +562,8 @@ public:
   [[nodiscard]] variable_node& at(variable v) noexcept { return variables_[static_cast<std::size_t>(v)]; }
   expression define(std::string_view preferred, expression value); ///< a new variable assigned once; returns its name
   statement assign(variable v, expression value);
+  /// Makes an assignment assign to `v` instead.
+  void redirect(statement assignment, variable v);
   statement declare(variable v, std::string_view suffix = {}, expression initial = no_expression);
   statement store(expression target, expression value, op compound = op::select);
   statement evaluate(expression effect);

@@ -128,6 +128,15 @@ statement emitter::push(const statement_node& n) {
 
 statement emitter::assign(variable v, expression value) { return push({.what = statement_kind::assign, .variable = v, .value = value}); }
 
+void emitter::redirect(statement assignment, variable v) {
+  statement_node& n = at(assignment);
+  at(n.variable).definition = no_statement;
+  n.variable = v;
+  n.next_definition = at(v).definition;
+  if (at(v).definition != no_statement) at(v).reassigned = true;
+  at(v).definition = assignment;
+}
+
 statement emitter::declare(variable v, std::string_view suffix, expression initial) {
   at(v).declared = true;
   return push({.what = statement_kind::declare, .variable = v, .value = initial, .text = suffix});

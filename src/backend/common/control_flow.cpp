@@ -114,6 +114,34 @@ bool mentions(const emitter& e, expression x, variable v) {
   return false;
 }
 
+bool mentions(emitter& e, codegen::statement s, variable v) {
+  const codegen::statement_node n = e.at(s);
+  if (n.variable == v) return true;
+  for (const expression x : {n.value, n.target})
+    if (x != codegen::no_expression && mentions(e, x, v)) return true;
+  for (const body inside : {n.inner, n.orelse}) {
+    if (inside == codegen::no_body) continue;
+    for (codegen::statement i = e.first_statement(inside); i != codegen::no_statement; i = e.at(i).next)
+      if (mentions(e, i, v)) return true;
+  }
+  return false;
+}
+
+/// Where `value` is a variable that was made only to be assigned to `v` at the end of this body, and nothing behind its
+/// definition reads the old `v`, the definition assigns to `v` itself.
+bool define_in_place(emitter& e, variable v, expression value) {
+  const codegen::expression_node& n = e.at(value);
+  if (n.what != codegen::expression_kind::name) return false;
+  const codegen::variable_node& made = e.at(n.name);
+  if (made.origin == no_node || made.reassigned || e.plan->at(made.origin).uses != 1 || made.definition == codegen::no_statement) return false;
+  const codegen::statement s = made.definition;
+  if (e.at(s).parent != e.current_body() || e.at(s).what != codegen::statement_kind::assign) return false;
+  for (codegen::statement later = e.at(s).next; later != codegen::no_statement; later = e.at(later).next)
+    if (mentions(e, later, v)) return false;
+  e.redirect(s, v);
+  return true;
+}
+
 /// All at once: where a later right side reads a variable that an earlier assignment changes, its value is saved first.
 void assign_together(emitter& e, std::vector<std::pair<variable, expression>> assignments) {
   std::erase_if(assignments,
@@ -122,7 +150,8 @@ void assign_together(emitter& e, std::vector<std::pair<variable, expression>> as
     for (std::size_t j = i + 1; j < assignments.size(); ++j)
       if (mentions(e, assignments[j].second, assignments[i].first))
         assignments[j].second = e.define(e.at(assignments[j].first).preferred, assignments[j].second);
-  for (const auto& [v, value] : assignments) e.assign(v, value);
+  for (const auto& [v, value] : assignments)
+    if (!define_in_place(e, v, value)) e.assign(v, value);
 }
 
 void assign_carries(emitter& e, const loop_plan& loop, std::span<const carried_variable> carries,
