@@ -354,7 +354,20 @@ struct dialect {
 
 // --------------------------------------------------------------------------------------------------------- statements
 
-enum class statement_kind : std::uint8_t { assign, declare, store, evaluate, for_range, if_, while_, break_, return_, comment, verbatim, scope };
+enum class statement_kind : std::uint8_t {
+  assign,
+  declare,
+  store,
+  evaluate,
+  for_range,
+  if_,
+  while_,
+  break_,
+  return_,
+  comment,
+  verbatim,
+  scope
+};
 
 struct statement_node {
   statement_kind what = statement_kind::evaluate;

@@ -16,9 +16,9 @@ registry_view<operation, codegen::handler> builtin_registry() noexcept {
   return compose<builtin_operations, common_backend, triton_backend>();
 }
 
-codegen::generator builtin_generator() { 
+codegen::generator builtin_generator() {
   const codegen::target* const targets[] = {&triton_target};
   return codegen::generator(builtin_registry(), targets);
- }
+}
 
 } // namespace muster

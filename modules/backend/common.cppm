@@ -43,7 +43,8 @@ struct operand_pair {
   codegen::expression second;
 };
 device_ir::dtype declared_type(const emitter&);
-device_ir::dtype computing_type(const emitter&, device_ir::dtype declared, bool transcendental, std::initializer_list<codegen::expression> operands);
+device_ir::dtype computing_type(const emitter&, device_ir::dtype declared, bool transcendental,
+                                std::initializer_list<codegen::expression> operands);
 codegen::expression integer_or_real(emitter&, double value, device_ir::dtype type);
 operand_pair promoted(emitter&, codegen::expression x, codegen::expression y, device_ir::dtype type);
 codegen::expression binary_of(emitter&, codegen::op o, codegen::expression x, codegen::expression y, bool transcendental);

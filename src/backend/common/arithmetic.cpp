@@ -24,7 +24,8 @@ dtype declared_type(const emitter& e) {
 
 /// The type in which an operation of declared type `declared` computes: the dialect's choice, or what a wider operand needs.
 dtype computing_type(const emitter& e, dtype declared, bool transcendental, std::initializer_list<expression> operands) {
-  dtype type = transcendental ? e.language->transcendental[static_cast<std::size_t>(declared)] : e.language->arithmetic[static_cast<std::size_t>(declared)];
+  dtype type = transcendental ? e.language->transcendental[static_cast<std::size_t>(declared)]
+                              : e.language->arithmetic[static_cast<std::size_t>(declared)];
   for (const expression x : operands) {
     const codegen::expression_node& n = e.at(x);
     if (!n.typed || n.weak || device_ir::is_float(n.type) != device_ir::is_float(type)) continue;
@@ -41,7 +42,8 @@ expression integer_or_real(emitter& e, double value, dtype type) {
 operand_pair promoted(emitter& e, expression x, expression y, dtype type) {
   const codegen::expression_node& a = e.at(x);
   const codegen::expression_node& b = e.at(y);
-  const bool by_itself = e.language->promotes_like_torch && a.typed && b.typed && !a.weak && !b.weak && codegen::promote(a.type, b.type) == type;
+  const bool by_itself =
+      e.language->promotes_like_torch && a.typed && b.typed && !a.weak && !b.weak && codegen::promote(a.type, b.type) == type;
   if (by_itself) return {x, y};
   return {e.cast(x, type), e.cast(y, type)};
 }
@@ -59,7 +61,8 @@ expression scaled(emitter& e, expression y, std::size_t position) {
   const argument* alpha = e.keyword("alpha");
   if (alpha == nullptr) alpha = e.argument_at(position);
   if (alpha == nullptr || alpha->what == argument::kind::none) return y;
-  const bool one = (alpha->what == argument::kind::integer && alpha->integer == 1) || (alpha->what == argument::kind::real && alpha->real == 1);
+  const bool one =
+      (alpha->what == argument::kind::integer && alpha->integer == 1) || (alpha->what == argument::kind::real && alpha->real == 1);
   return one ? y : binary_of(e, op::multiply, e.literal(*alpha), y, false);
 }
 
@@ -72,13 +75,15 @@ std::string_view rounding_mode(emitter& e) {
 } // namespace
 
 void add(emitter& e, const node&) {
-  if (declared_type(e) == dtype::b8) return e.result(e.binary(op::bit_or, e.cast(e.operand(0), dtype::b8), e.cast(e.operand(1), dtype::b8)));
+  if (declared_type(e) == dtype::b8)
+    return e.result(e.binary(op::bit_or, e.cast(e.operand(0), dtype::b8), e.cast(e.operand(1), dtype::b8)));
   e.result(binary_of(e, op::add, e.operand(0), scaled(e, e.operand(1), 2), false));
 }
 void sub(emitter& e, const node&) { e.result(binary_of(e, op::subtract, e.operand(0), scaled(e, e.operand(1), 2), false)); }
 void rsub(emitter& e, const node&) { e.result(binary_of(e, op::subtract, e.operand(1), scaled(e, e.operand(0), 2), false)); }
 void mul(emitter& e, const node&) {
-  if (declared_type(e) == dtype::b8) return e.result(e.binary(op::bit_and, e.cast(e.operand(0), dtype::b8), e.cast(e.operand(1), dtype::b8)));
+  if (declared_type(e) == dtype::b8)
+    return e.result(e.binary(op::bit_and, e.cast(e.operand(0), dtype::b8), e.cast(e.operand(1), dtype::b8)));
   e.result(binary_of(e, op::multiply, e.operand(0), e.operand(1), false));
 }
 
@@ -96,7 +101,8 @@ expression floor_of_quotient(emitter& e, expression x, expression y, dtype type)
 expression float_remainder(emitter& e, expression x, expression y, dtype type) {
   const expression r = e.define("remainder", e.call(intrinsic::fmod, {x, y}, type));
   const expression zero = e.real(0, type);
-  const expression wrong_sign = e.binary(op::bit_and, e.binary(op::not_equal, r, zero), e.binary(op::not_equal, e.binary(op::less, r, zero), e.binary(op::less, y, zero)));
+  const expression wrong_sign = e.binary(op::bit_and, e.binary(op::not_equal, r, zero),
+                                         e.binary(op::not_equal, e.binary(op::less, r, zero), e.binary(op::less, y, zero)));
   return select(e, wrong_sign, e.binary(op::add, r, y), r, type);
 }
 
@@ -215,7 +221,8 @@ void lerp(emitter& e, const node&) {
   const expression difference = e.define("difference", e.binary(op::subtract, b, a));
   const expression near_start = e.binary(op::add, a, e.binary(op::multiply, w, difference));
   const expression near_end = e.binary(op::subtract, b, e.binary(op::multiply, e.binary(op::subtract, e.real(1, type), w), difference));
-  const expression small = e.is_literal(w) ? e.boolean(std::fabs(e.at(w).real) < 0.5) : e.binary(op::less, e.call(intrinsic::abs, {w}, type), e.real(0.5, type));
+  const expression small =
+      e.is_literal(w) ? e.boolean(std::fabs(e.at(w).real) < 0.5) : e.binary(op::less, e.call(intrinsic::abs, {w}, type), e.real(0.5, type));
   e.result(select(e, small, near_start, near_end, type));
 }
 

@@ -151,7 +151,8 @@ void clamp_min(emitter& e, const node&) { clamp_between(e, bound(e, 1, "min", de
 void clamp_max(emitter& e, const node&) { clamp_between(e, std::nullopt, bound(e, 1, "max", declared_type(e))); }
 void hardtanh(emitter& e, const node&) {
   const dtype type = declared_type(e);
-  clamp_between(e, bound(e, 1, "min_val", type).value_or(integer_or_real(e, -1, type)), bound(e, 2, "max_val", type).value_or(integer_or_real(e, 1, type)));
+  clamp_between(e, bound(e, 1, "min_val", type).value_or(integer_or_real(e, -1, type)),
+                bound(e, 2, "max_val", type).value_or(integer_or_real(e, 1, type)));
 }
 
 // -- kinds of numbers

@@ -133,7 +133,8 @@ bool define_in_place(emitter& e, variable v, expression value) {
   const codegen::expression_node& n = e.at(value);
   if (n.what != codegen::expression_kind::name) return false;
   const codegen::variable_node& made = e.at(n.name);
-  if (made.origin == no_node || made.reassigned || e.plan->at(made.origin).uses != 1 || made.definition == codegen::no_statement) return false;
+  if (made.origin == no_node || made.reassigned || e.plan->at(made.origin).uses != 1 || made.definition == codegen::no_statement)
+    return false;
   const codegen::statement s = made.definition;
   if (e.at(s).parent != e.current_body() || e.at(s).what != codegen::statement_kind::assign) return false;
   for (codegen::statement later = e.at(s).next; later != codegen::no_statement; later = e.at(later).next)

@@ -74,11 +74,13 @@ void exp2(emitter& e, const node&) {
 }
 void log2(emitter& e, const node&) {
   const expression x = function_operand(e, 0);
-  e.result(e.has(intrinsic::log2) ? call(e, intrinsic::log2, x) : times(e, call(e, intrinsic::log, x), constant(e, std::numbers::log2e, x)));
+  e.result(e.has(intrinsic::log2) ? call(e, intrinsic::log2, x)
+                                  : times(e, call(e, intrinsic::log, x), constant(e, std::numbers::log2e, x)));
 }
 void log10(emitter& e, const node&) {
   const expression x = function_operand(e, 0);
-  e.result(e.has(intrinsic::log10) ? call(e, intrinsic::log10, x) : times(e, call(e, intrinsic::log, x), constant(e, std::numbers::log10e, x)));
+  e.result(e.has(intrinsic::log10) ? call(e, intrinsic::log10, x)
+                                   : times(e, call(e, intrinsic::log, x), constant(e, std::numbers::log10e, x)));
 }
 void rsqrt(emitter& e, const node&) {
   const expression x = function_operand(e, 0);
@@ -103,7 +105,8 @@ void round(emitter& e, const node&) {
   const argument* decimals = e.keyword("decimals");
   if (decimals == nullptr || decimals->integer == 0 || !device_ir::is_float(declared_type(e))) return rounding(e, intrinsic::round_even);
   const expression x = function_operand(e, 0);
-  const expression scale = constant(e, std::pow(10.0, static_cast<double>(decimals->integer < 0 ? -decimals->integer : decimals->integer)), x);
+  const expression scale =
+      constant(e, std::pow(10.0, static_cast<double>(decimals->integer < 0 ? -decimals->integer : decimals->integer)), x);
   if (decimals->integer > 0) return e.result(over(e, call(e, intrinsic::round_even, times(e, x, scale)), scale));
   e.result(times(e, call(e, intrinsic::round_even, over(e, x, scale)), scale));
 }
@@ -212,8 +215,10 @@ void elu(emitter& e, const node&) {
   const double alpha = number(e, 1, "alpha", 1);
   const double scale = number(e, 2, "scale", 1);
   const expression scaled = times(e, x, constant(e, number(e, 3, "input_scale", 1), x));
-  const expression grown = e.has(intrinsic::expm1) ? call(e, intrinsic::expm1, scaled) : minus(e, call(e, intrinsic::exp, scaled), constant(e, 1, x));
-  e.result(select(e, e.binary(op::greater, x, constant(e, 0, x)), times(e, x, constant(e, scale, x)), times(e, grown, constant(e, alpha * scale, x)), e.type_of(x)));
+  const expression grown =
+      e.has(intrinsic::expm1) ? call(e, intrinsic::expm1, scaled) : minus(e, call(e, intrinsic::exp, scaled), constant(e, 1, x));
+  e.result(select(e, e.binary(op::greater, x, constant(e, 0, x)), times(e, x, constant(e, scale, x)),
+                  times(e, grown, constant(e, alpha * scale, x)), e.type_of(x)));
 }
 void softplus(emitter& e, const node&) {
   const expression x = function_operand(e, 0);
@@ -221,7 +226,8 @@ void softplus(emitter& e, const node&) {
   const double threshold = number(e, 2, "threshold", 20);
   const expression scaled = e.define("scaled", times(e, x, constant(e, beta, x)));
   const expression grown = call(e, intrinsic::exp, scaled);
-  const expression log = e.has(intrinsic::log1p) ? call(e, intrinsic::log1p, grown) : call(e, intrinsic::log, plus(e, constant(e, 1, x), grown));
+  const expression log =
+      e.has(intrinsic::log1p) ? call(e, intrinsic::log1p, grown) : call(e, intrinsic::log, plus(e, constant(e, 1, x), grown));
   e.result(select(e, e.binary(op::greater, scaled, constant(e, threshold, x)), x, over(e, log, constant(e, beta, x)), e.type_of(x)));
 }
 void logit(emitter& e, const node&) {
@@ -229,7 +235,8 @@ void logit(emitter& e, const node&) {
   const double eps = number(e, 1, "eps", -1);
   if (eps >= 0) {
     const dtype type = e.type_of(x);
-    x = e.define("clamped", e.call(intrinsic::minimum, {e.call(intrinsic::maximum, {x, constant(e, eps, x)}, type), constant(e, 1 - eps, x)}, type));
+    x = e.define("clamped",
+                 e.call(intrinsic::minimum, {e.call(intrinsic::maximum, {x, constant(e, eps, x)}, type), constant(e, 1 - eps, x)}, type));
   }
   e.result(call(e, intrinsic::log, over(e, x, minus(e, constant(e, 1, x), x))));
 }

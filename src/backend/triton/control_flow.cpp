@@ -34,7 +34,8 @@ std::int64_t power_of_two(std::int64_t n) {
 
 } // namespace
 
-void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target& t, registry_view<operation, codegen::handler> r, backend_id b) {
+void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target& t, registry_view<operation, codegen::handler> r,
+                           backend_id b) {
   emitter::reset(p, t, r, b);
   block_size_used.assign(p.blocks.size(), false);
   helper_used.assign(static_cast<std::size_t>(helper::count_), false);
@@ -71,7 +72,8 @@ void triton_emitter::open_lanes(std::int32_t block, expression offset, expressio
 void triton_emitter::open_whole(std::int32_t block) {
   if (find_tile(block) != nullptr) return;
   const block_plan& b = plan->blocks[at_index(block)];
-  if (b.role != block_role::whole && b.role != block_role::rolled) malformed(fmt::format("no loop or grid over block {} is open here", block));
+  if (b.role != block_role::whole && b.role != block_role::rolled)
+    malformed(fmt::format("no loop or grid over block {} is open here", block));
   const auto guard = ahead_of(root_body);
   open_lanes(block, integer(0, plan->index_dtype), symbolic(b.extent));
   whole_open.push_back(block);
@@ -152,8 +154,8 @@ expression triton_emitter::tile_operand(std::size_t i) {
 
 // -- loops
 
-codegen::body triton_emitter::open_loop(const codegen::loop_plan& loop, std::span<const expression> begins, std::span<const expression> ends,
-                                        std::span<const expression> steps) {
+codegen::body triton_emitter::open_loop(const codegen::loop_plan& loop, std::span<const expression> begins,
+                                        std::span<const expression> ends, std::span<const expression> steps) {
   for (const codegen::accumulator& a : loop.accumulators)
     if (plan->at(a.after).live) accumulating_.push_back(a.partial);
   codegen::body inside = current_body();
@@ -183,7 +185,9 @@ void triton_emitter::close_loop(const codegen::loop_plan& loop) {
   for (const codegen::accumulator& a : loop.accumulators) std::erase(accumulating_, a.partial);
 }
 
-bool triton_emitter::accumulates_lanes(node_id n) const { return std::find(accumulating_.begin(), accumulating_.end(), n) != accumulating_.end(); }
+bool triton_emitter::accumulates_lanes(node_id n) const {
+  return std::find(accumulating_.begin(), accumulating_.end(), n) != accumulating_.end();
+}
 
 namespace {
 
@@ -206,7 +210,9 @@ expression triton_emitter::neutral(const codegen::accumulator& a) {
   case operation::aten_sum: value = is_real ? real(0, type) : integer(0, type); break;
   case operation::aten_prod: value = is_real ? real(1, type) : integer(1, type); break;
   case operation::aten_amax: value = is_real ? real(-std::numeric_limits<double>::infinity(), type) : integer(lowest(type), type); break;
-  case operation::aten_amin: value = is_real ? real(std::numeric_limits<double>::infinity(), type) : integer(-(lowest(type) + 1), type); break;
+  case operation::aten_amin:
+    value = is_real ? real(std::numeric_limits<double>::infinity(), type) : integer(-(lowest(type) + 1), type);
+    break;
   default: unsupported("this reduction cannot be rolled into a loop");
   }
   const node_id tile_node = reduced_node(*this, a.partial);
@@ -231,7 +237,9 @@ std::int64_t triton_emitter::lowest(dtype type) {
   }
 }
 
-expression triton_emitter::combine(const codegen::accumulator& a, expression so_far, expression chunk) { return emitter::combine(a, so_far, chunk); }
+expression triton_emitter::combine(const codegen::accumulator& a, expression so_far, expression chunk) {
+  return emitter::combine(a, so_far, chunk);
+}
 
 expression triton_emitter::finish(const codegen::accumulator& a, expression accumulated) {
   const node_id saved = current;

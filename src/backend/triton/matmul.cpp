@@ -73,7 +73,9 @@ void multiply(triton_emitter& e, product p) {
   }
   // One matrix of a batch: the plain product.
   const bool single = rank == 3 && lanes(a_shape[0]) == 1 && lanes(b_shape[0]) == 1;
-  const auto flat = [&](expression x, std::span<const dimension> shape) { return e.call("tl.reshape", {x, e.shape_list(shape.subspan(1))}, e.type_of(x)); };
+  const auto flat = [&](expression x, std::span<const dimension> shape) {
+    return e.call("tl.reshape", {x, e.shape_list(shape.subspan(1))}, e.type_of(x));
+  };
   if (single) {
     p.a = flat(p.a, a_shape);
     p.b = flat(p.b, b_shape);
@@ -81,7 +83,8 @@ void multiply(triton_emitter& e, product p) {
   }
   std::vector<expression> arguments{p.a, p.b};
   if (p.accumulator != codegen::no_expression) arguments.push_back(p.accumulator);
-  if (type == dtype::f32) arguments.push_back(e.keyword_argument("input_precision", e.string(precision_name(e.source->settings.dot_precision))));
+  if (type == dtype::f32)
+    arguments.push_back(e.keyword_argument("input_precision", e.string(precision_name(e.source->settings.dot_precision))));
   if (sum != dtype::f32) arguments.push_back(e.keyword_argument("out_dtype", e.dtype_name(sum)));
   expression result = e.typed(e.call("tl.dot", arguments), sum);
   if (single) result = e.call("tl.reshape", {result, e.shape_list(e.shape_of(e.current))}, sum);
@@ -115,7 +118,8 @@ void mm(emitter& base, const node&) { multiply(self(base), operands(self(base), 
 void addmm(emitter& base, const node&) {
   triton_emitter& e = self(base);
   for (const std::string_view factor : {"alpha", "beta"})
-    if (const argument* a = e.keyword(factor); a != nullptr && !(a->what == argument::kind::integer && a->integer == 1) && !(a->what == argument::kind::real && a->real == 1))
+    if (const argument* a = e.keyword(factor);
+        a != nullptr && !(a->what == argument::kind::integer && a->integer == 1) && !(a->what == argument::kind::real && a->real == 1))
       e.unsupported("a scaled accumulator or product (alpha, beta)");
   product p = operands(e, 1);
   p.accumulator = e.tile_operand(0);

@@ -76,7 +76,8 @@ private:
 
   expression stride(std::size_t d) {
     const std::span<const symbolic::expression> strides = e_.source->strides(declaration_);
-    if (d >= strides.size()) e_.malformed(fmt::format("'{}' has {} dimensions, the access has more indices", declaration_.name, strides.size()));
+    if (d >= strides.size())
+      e_.malformed(fmt::format("'{}' has {} dimensions, the access has more indices", declaration_.name, strides.size()));
     return e_.symbolic(strides[d]);
   }
 
@@ -112,7 +113,8 @@ private:
       parts_.push_back(p);
     }
     if (storage != e_.source->sizes(declaration_).size())
-      e_.malformed(fmt::format("'{}' has {} dimensions, the access has {} indices", declaration_.name, e_.source->sizes(declaration_).size(), storage));
+      e_.malformed(fmt::format("'{}' has {} dimensions, the access has {} indices", declaration_.name,
+                               e_.source->sizes(declaration_).size(), storage));
   }
 
   /// A negative constant counts from the end.
@@ -156,7 +158,8 @@ private:
       }
     }
     for (index_part& p : parts_)
-      if (p.what == index_part::kind::whole) p.block = p.first_dimension < shape_.size() && shape_.size() == rank_ ? shape_[p.first_dimension].block : -1;
+      if (p.what == index_part::kind::whole)
+        p.block = p.first_dimension < shape_.size() && shape_.size() == rank_ ? shape_[p.first_dimension].block : -1;
   }
 
   /// Index `i` times its stride, shaped to the access.
@@ -166,7 +169,8 @@ private:
     const expression by = stride(storage_dimension_[i]);
     expression value = p.value;
     if (p.what == index_part::kind::block || (p.what == index_part::kind::whole && p.block >= 0)) value = e_.tile_indices(p.block);
-    else if (p.what == index_part::kind::whole) value = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
+    else if (p.what == index_part::kind::whole)
+      value = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
     if (p.what == index_part::kind::whole) {
       value = e_.binary(op::multiply, value, e_.integer(p.step));
       value = e_.binary(op::add, value, e_.integer(p.start));
@@ -214,7 +218,8 @@ private:
       // The rows' ends lie along other dimensions of the value: the whole shape is needed.
       std::vector<dimension> only(shape_.begin(), shape_.end());
       for (dimension& d : only)
-        if (d.block != block && std::find(b.jagged_parents.begin(), b.jagged_parents.end(), d.block) == b.jagged_parents.end()) d.block = -1;
+        if (d.block != block && std::find(b.jagged_parents.begin(), b.jagged_parents.end(), d.block) == b.jagged_parents.end())
+          d.block = -1;
       std::vector<dimension> kept = only;
       for (dimension& d : kept)
         if (d.block != block && d.block >= 0) parents_.push_back(d.block);
@@ -278,7 +283,8 @@ void load(emitter& base, const node&) {
     arguments.push_back(e.keyword_argument("other", e.integer(0)));
   }
   const codegen::access_plan& plan = e.plan->accesses[static_cast<std::size_t>(e.plan->access_of_node[device_ir::index(e.current)])];
-  if (const std::string_view policy = eviction_policy(plan.eviction); !policy.empty()) arguments.push_back(e.keyword_argument("eviction_policy", e.string(policy)));
+  if (const std::string_view policy = eviction_policy(plan.eviction); !policy.empty())
+    arguments.push_back(e.keyword_argument("eviction_policy", e.string(policy)));
   const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
   e.result(e.typed(e.call("tl.load", arguments), type));
 }

@@ -19,7 +19,8 @@ void inline_asm_elementwise(emitter& base, const node&) {
   const argument* values = e.argument_at(2);
   const argument* pure = e.argument_at(4);
   const argument* pack = e.argument_at(5);
-  if (assembly == nullptr || constraints == nullptr || values == nullptr) e.malformed("inline assembly needs text, constraints and arguments");
+  if (assembly == nullptr || constraints == nullptr || values == nullptr)
+    e.malformed("inline assembly needs text, constraints and arguments");
   std::vector<expression> arguments;
   for (const argument& a : e.source->items(*values)) arguments.push_back(e.literal(a));
   const device_ir::dtype type = e.type_of(e.current);

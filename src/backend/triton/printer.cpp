@@ -24,10 +24,11 @@ namespace {
 
 // Sorted: Python's keywords, builtins that emitted code calls, and what the module's frame defines.
 constexpr std::array<std::string_view, 60> reserved{
-    "False", "None",    "True",  "abs",    "and",    "as",    "assert", "async", "await",     "bool", "break", "class", "continue", "def", "del",
-    "dict",  "elif",    "else",  "except", "finally", "float", "for",    "from",  "global",    "grid", "if",    "import", "in",      "int", "is",
-    "kernel", "lambda", "launch", "len",    "libdevice", "list", "max",   "maxnreg", "min", "nonlocal", "not", "num_ctas", "num_stages", "num_warps", "or",
-    "pass",  "pow",     "print", "raise",  "range",  "return", "round", "slice", "sum", "tl", "triton", "try", "tuple", "type", "while",
+    "False",    "None",    "True",   "abs",      "and",   "as",       "assert",     "async",     "await",  "bool",  "break",     "class",
+    "continue", "def",     "del",    "dict",     "elif",  "else",     "except",     "finally",   "float",  "for",   "from",      "global",
+    "grid",     "if",      "import", "in",       "int",   "is",       "kernel",     "lambda",    "launch", "len",   "libdevice", "list",
+    "max",      "maxnreg", "min",    "nonlocal", "not",   "num_ctas", "num_stages", "num_warps", "or",     "pass",  "pow",       "print",
+    "raise",    "range",   "return", "round",    "slice", "sum",      "tl",         "triton",    "try",    "tuple", "type",      "while",
 };
 static_assert(std::is_sorted(reserved.begin(), reserved.end()));
 
@@ -97,8 +98,10 @@ struct module_function {
 
 // Triton's // and % round towards zero.
 constexpr std::array<module_function, 7> module_functions{{
-    {"_floor_divide", "@triton.jit\ndef _floor_divide(a, b):\n    quotient = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), quotient - 1, quotient)\n"},
-    {"_floor_modulo", "@triton.jit\ndef _floor_modulo(a, b):\n    remainder = a % b\n    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)\n"},
+    {"_floor_divide", "@triton.jit\ndef _floor_divide(a, b):\n    quotient = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < "
+                      "0)), quotient - 1, quotient)\n"},
+    {"_floor_modulo", "@triton.jit\ndef _floor_modulo(a, b):\n    remainder = a % b\n    return tl.where((remainder != 0) & ((remainder < "
+                      "0) != (b < 0)), remainder + b, remainder)\n"},
     {"_trunc_divide", "@triton.jit\ndef _trunc_divide(a, b):\n    return a // b\n"},
     {"_trunc_modulo", "@triton.jit\ndef _trunc_modulo(a, b):\n    return a % b\n"},
     {"_maximum", "@triton.jit\ndef _maximum(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
@@ -106,16 +109,17 @@ constexpr std::array<module_function, 7> module_functions{{
     {"_product", "@triton.jit\ndef _product(a, b):\n    return a * b\n"},
 }};
 
-constexpr std::array<dtype, device_ir::dtype_count> arithmetic{
-    dtype::f64, dtype::f32, dtype::f16, dtype::f32, dtype::f32, dtype::f32, dtype::i64, dtype::i32, dtype::i16, dtype::i8, dtype::u8, dtype::b8};
-constexpr std::array<dtype, device_ir::dtype_count> transcendental{
-    dtype::f64, dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::i64, dtype::i32, dtype::i16, dtype::i8, dtype::u8, dtype::b8};
+constexpr std::array<dtype, device_ir::dtype_count> arithmetic{dtype::f64, dtype::f32, dtype::f16, dtype::f32, dtype::f32, dtype::f32,
+                                                               dtype::i64, dtype::i32, dtype::i16, dtype::i8,  dtype::u8,  dtype::b8};
+constexpr std::array<dtype, device_ir::dtype_count> transcendental{dtype::f64, dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f32,
+                                                                   dtype::i64, dtype::i32, dtype::i16, dtype::i8,  dtype::u8,  dtype::b8};
 
 } // namespace
 
 const codegen::dialect language{
     .language = codegen::language::python,
-    .types = {"tl.float64", "tl.float32", "tl.float16", "tl.bfloat16", "tl.float8e4nv", "tl.float8e5", "tl.int64", "tl.int32", "tl.int16", "tl.int8", "tl.uint8", "tl.int1"},
+    .types = {"tl.float64", "tl.float32", "tl.float16", "tl.bfloat16", "tl.float8e4nv", "tl.float8e5", "tl.int64", "tl.int32", "tl.int16",
+              "tl.int8", "tl.uint8", "tl.int1"},
     .functions = functions,
     .cast = {},
     .infinity = "float(\"inf\")",
@@ -170,7 +174,8 @@ private:
   }
 
   bool persistent() const {
-    return plan_.config->pid_type == device_ir::pid_type::persistent_blocked || plan_.config->pid_type == device_ir::pid_type::persistent_interleaved;
+    return plan_.config->pid_type == device_ir::pid_type::persistent_blocked ||
+           plan_.config->pid_type == device_ir::pid_type::persistent_interleaved;
   }
 
   void name_parameters() {
@@ -184,7 +189,9 @@ private:
 
   // -- the grid
 
-  bool is_xyz(const codegen::root_plan& r) const { return plan_.config->pid_type == device_ir::pid_type::xyz && plan_.roots.size() == 1 && r.blocks.size() <= 3; }
+  bool is_xyz(const codegen::root_plan& r) const {
+    return plan_.config->pid_type == device_ir::pid_type::xyz && plan_.roots.size() == 1 && r.blocks.size() <= 3;
+  }
 
   expression extent_of(std::int32_t block) {
     const codegen::block_plan& b = plan_.blocks[static_cast<std::size_t>(block)];
@@ -215,7 +222,9 @@ private:
       return;
     }
     for (const codegen::root_plan& r : plan_.roots)
-      if (r.phase != plan_.roots[0].phase) throw BackendUnsupported(e_.target->name, "barrier", "a barrier between phases needs a grid whose programs all run at once", d_.file);
+      if (r.phase != plan_.roots[0].phase)
+        throw BackendUnsupported(e_.target->name, "barrier", "a barrier between phases needs a grid whose programs all run at once",
+                                 d_.file);
     expression start = e_.integer(0, plan_.index_dtype);
     const expression pid = e_.define("pid", program_id(0));
     for (std::size_t i = 0; i < plan_.roots.size(); ++i) {
@@ -268,7 +277,8 @@ private:
   void write_root(const codegen::root_plan& r, expression pid) {
     e_.root_body = e_.current_body();
     e_.whole_open.clear();
-    std::vector<expression> pids = pid == no_expression_ && is_xyz(r) ? separate_ids(r) : flat_ids(r, pid == no_expression_ ? program_id(0) : pid);
+    std::vector<expression> pids =
+        pid == no_expression_ && is_xyz(r) ? separate_ids(r) : flat_ids(r, pid == no_expression_ ? program_id(0) : pid);
     for (std::size_t i = 0; i < r.blocks.size(); ++i) open_grid_block(r.blocks[i], pids[i]);
     e_.lower_graph(r.graph);
     for (const std::int32_t b : r.blocks) e_.close_tile(b);
@@ -279,8 +289,9 @@ private:
   void open_grid_block(std::int32_t block, expression pid) {
     const codegen::block_plan& b = plan_.blocks[static_cast<std::size_t>(block)];
     const expression id = b.block_size == 1 ? pid : e_.define(fmt_name("pid_", block), pid);
-    const expression offset = b.block_size == 1 ? e_.define(fmt_name("offset_", block), pid)
-                                                : e_.define(fmt_name("offset_", block), non_negative(e_.binary(op::multiply, id, e_.block_size_name(block))));
+    const expression offset =
+        b.block_size == 1 ? e_.define(fmt_name("offset_", block), pid)
+                          : e_.define(fmt_name("offset_", block), non_negative(e_.binary(op::multiply, id, e_.block_size_name(block))));
     e_.open_lanes(block, offset, extent_of(block));
     e_.tile(block).id = b.block_size == 1 ? offset : id;
   }
@@ -343,7 +354,8 @@ private:
 
   void write_imports(const std::string& body) {
     out_ += "import triton\nimport triton.language as tl\n";
-    if (body.find("libdevice.") != std::string::npos || e_.functions.find("libdevice.") != std::string::npos) out_ += "from triton.language.extra import libdevice\n";
+    if (body.find("libdevice.") != std::string::npos || e_.functions.find("libdevice.") != std::string::npos)
+      out_ += "from triton.language.extra import libdevice\n";
     out_ += '\n';
   }
 
@@ -360,7 +372,8 @@ private:
 
   void write_functions(const std::string& body) {
     for (const module_function& f : module_functions)
-      if (body.find(f.name) != std::string::npos || e_.functions.find(f.name) != std::string::npos) (out_ += '\n') += fmt::format("{}\n", f.source);
+      if (body.find(f.name) != std::string::npos || e_.functions.find(f.name) != std::string::npos)
+        (out_ += '\n') += fmt::format("{}\n", f.source);
     out_ += e_.functions;
   }
 
@@ -452,13 +465,18 @@ void append_range_options(emitter& e, std::vector<expression>& arguments, std::i
   const std::size_t i = static_cast<std::size_t>(index);
   const auto keyword = [&](std::string_view name, expression value) { arguments.push_back(e.keyword_argument(name, value)); };
   if (i < c.range_num_stages.size() && c.range_num_stages[i] > 0) keyword("num_stages", e.integer(c.range_num_stages[i]));
-  if (i < c.range_unroll_factors.size() && c.range_unroll_factors[i] > 0) keyword("loop_unroll_factor", e.integer(c.range_unroll_factors[i]));
-  if (i < c.range_multi_buffers.size() && c.range_multi_buffers[i]) keyword("disallow_acc_multi_buffer", e.boolean(!*c.range_multi_buffers[i]));
+  if (i < c.range_unroll_factors.size() && c.range_unroll_factors[i] > 0)
+    keyword("loop_unroll_factor", e.integer(c.range_unroll_factors[i]));
+  if (i < c.range_multi_buffers.size() && c.range_multi_buffers[i])
+    keyword("disallow_acc_multi_buffer", e.boolean(!*c.range_multi_buffers[i]));
   if (i < c.range_flattens.size() && c.range_flattens[i]) keyword("flatten", e.boolean(*c.range_flattens[i]));
-  if (i < c.range_warp_specializes.size() && c.range_warp_specializes[i]) keyword("warp_specialize", e.boolean(*c.range_warp_specializes[i]));
+  if (i < c.range_warp_specializes.size() && c.range_warp_specializes[i])
+    keyword("warp_specialize", e.boolean(*c.range_warp_specializes[i]));
 }
 
-void write_module(triton_emitter& e, std::string& out, void (*options)(const device_ir::config&, std::string&)) { module_writer(e, out, options).write(); }
+void write_module(triton_emitter& e, std::string& out, void (*options)(const device_ir::config&, std::string&)) {
+  module_writer(e, out, options).write();
+}
 void write_kernel(emitter& e, std::string& out) { write_module(self(e), out, launch_options); }
 
 } // namespace muster::triton

@@ -23,7 +23,9 @@ using device_ir::node_id;
 
 namespace {
 
-bool truth_of(const argument* a) { return a != nullptr && ((a->what == argument::kind::boolean && a->boolean) || (a->what == argument::kind::integer && a->integer != 0)); }
+bool truth_of(const argument* a) {
+  return a != nullptr && ((a->what == argument::kind::boolean && a->boolean) || (a->what == argument::kind::integer && a->integer != 0));
+}
 
 } // namespace
 
@@ -161,8 +163,9 @@ void reduction(emitter& base, const node&) {
   const std::size_t rank = operand_rank(e, 0);
   if (rank == 0) return e.result(e.operand(0));
   // amax and amin need no wider type than their own.
-  const expression x = by == operation::aten_amax || by == operation::aten_amin ? e.cast(e.tile_operand(0), e.language->arithmetic[static_cast<std::size_t>(e.type_of(e.current))])
-                                                                                : accumulated_operand(e, 0);
+  const expression x = by == operation::aten_amax || by == operation::aten_amin
+                           ? e.cast(e.tile_operand(0), e.language->arithmetic[static_cast<std::size_t>(e.type_of(e.current))])
+                           : accumulated_operand(e, 0);
   if (e.accumulates_lanes(e.current)) return e.set_value(e.current, e.cast(x, e.accumulator_type(e.current)));
   const reduction_shape r = by == operation::aten_prod && e.argument_at(1) == nullptr ? e.reduction_of(rank) : e.reduction_of(rank);
   e.result(e.reduce(by, x, r.dims, rank, r.keep));
@@ -218,7 +221,8 @@ void any_all(emitter& base, const node&) {
   const bool any = kind_of(e) == operation::aten_any;
   const std::size_t rank = operand_rank(e, 0);
   expression x = e.tile_operand(0);
-  if (e.type_of(x) != dtype::b8) x = e.binary(op::not_equal, x, device_ir::is_float(e.type_of(x)) ? e.real(0, e.type_of(x)) : e.integer(0, e.type_of(x)));
+  if (e.type_of(x) != dtype::b8)
+    x = e.binary(op::not_equal, x, device_ir::is_float(e.type_of(x)) ? e.real(0, e.type_of(x)) : e.integer(0, e.type_of(x)));
   const reduction_shape r = e.reduction_of(rank);
   const expression found = e.reduce(any ? operation::aten_amax : operation::aten_amin, e.cast(x, dtype::i32), r.dims, rank, r.keep);
   e.result(e.binary(op::not_equal, found, e.integer(0)));
@@ -256,7 +260,8 @@ void max_min_dim(emitter& base, const node& n) {
   std::vector<expression> arguments{x, e.integer(r.dims[0])};
   if (r.keep) arguments.push_back(e.keyword_argument("keep_dims", e.boolean(true)));
   const expression values = e.define("values", e.reduce(largest ? operation::aten_amax : operation::aten_amin, x, r.dims, rank, r.keep));
-  const expression indices = e.define("positions", e.cast(e.typed(e.call(largest ? "tl.argmax" : "tl.argmin", arguments), dtype::i32), dtype::i64));
+  const expression indices =
+      e.define("positions", e.cast(e.typed(e.call(largest ? "tl.argmax" : "tl.argmin", arguments), dtype::i32), dtype::i64));
   const expression both[] = {values, indices};
   e.results(both);
 }
@@ -276,14 +281,17 @@ void variance(emitter& base, const node&) {
                                                                                         : correction->real;
   const expression x = e.cast(e.tile_operand(0), dtype::f32);
   const expression mask = e.mask_of(e.shape_of(x_node));
-  const auto masked = [&](expression v) { return mask == codegen::no_expression ? v : e.call("tl.where", {mask, v, e.real(0)}, dtype::f32); };
+  const auto masked = [&](expression v) {
+    return mask == codegen::no_expression ? v : e.call("tl.where", {mask, v, e.real(0)}, dtype::f32);
+  };
   const expression n = e.cast(extent_of(e, e.shape_of(x_node), r.dims), dtype::f32);
   const expression average = e.define("average", e.binary(op::divide, e.reduce(operation::aten_sum, masked(x), r.dims, rank, true), n));
   const expression centered = e.define("centered", masked(e.binary(op::subtract, x, average)));
   const expression squares = e.reduce(operation::aten_sum, e.binary(op::multiply, centered, centered), r.dims, rank, r.keep);
   const expression result = e.define("variance", e.binary(op::divide, squares, e.binary(op::subtract, n, e.real(less))));
   if (kind_of(e) == operation::aten_var) return e.result(result);
-  const expression mean_value = r.keep ? average : e.call("tl.reshape", {average, e.shape_list(without(e.shape_of(x_node), r.dims))}, dtype::f32);
+  const expression mean_value =
+      r.keep ? average : e.call("tl.reshape", {average, e.shape_list(without(e.shape_of(x_node), r.dims))}, dtype::f32);
   const expression both[] = {result, e.define("mean", mean_value)};
   e.results(both);
 }
@@ -301,7 +309,8 @@ void logsumexp(emitter& base, const node&) {
   const reduction_shape r = e.reduction_of(rank);
   const expression x = e.cast(e.tile_operand(0), dtype::f32);
   const expression highest = e.define("highest", e.reduce(operation::aten_amax, x, r.dims, rank, true));
-  const expression sum = e.reduce(operation::aten_sum, e.call("tl.exp", {e.binary(op::subtract, x, highest)}, dtype::f32), r.dims, rank, true);
+  const expression sum =
+      e.reduce(operation::aten_sum, e.call("tl.exp", {e.binary(op::subtract, x, highest)}, dtype::f32), r.dims, rank, true);
   const expression all = e.binary(op::add, e.call("tl.log", {sum}, dtype::f32), highest);
   e.result(r.keep ? all : e.call("tl.reshape", {all, e.shape_list(e.shape_of(e.current))}, dtype::f32));
 }
@@ -408,7 +417,11 @@ void reduce_by_graph(emitter& base, const node&) {
   const node_id saved = e.current;
   const std::string_view function = combine_function(e, graph_of(e));
   e.current = saved;
-  std::vector<expression> arguments{values.size() == 1 ? values[0] : e.tuple(values), dim == nullptr || dim->what == argument::kind::none ? e.none() : e.integer(dim->integer < 0 ? dim->integer + static_cast<std::int64_t>(rank) : dim->integer), e.text(function)};
+  std::vector<expression> arguments{values.size() == 1 ? values[0] : e.tuple(values),
+                                    dim == nullptr || dim->what == argument::kind::none
+                                        ? e.none()
+                                        : e.integer(dim->integer < 0 ? dim->integer + static_cast<std::int64_t>(rank) : dim->integer),
+                                    e.text(function)};
   if (truth_of(keep)) arguments.push_back(e.keyword_argument("keep_dims", e.boolean(true)));
   pass_results(e, e.call("tl.reduce", arguments), values.size(), is_tuple(e.argument_at(1)));
 }

@@ -28,7 +28,8 @@ std::span<const argument> list(emitter& e, std::size_t position) {
 }
 
 bool same_lanes(std::span<const dimension> a, std::span<const dimension> b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const dimension& x, const dimension& y) { return x.size == y.size && x.size != 0; });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const dimension& x, const dimension& y) { return x.size == y.size && x.size != 0; });
 }
 
 std::size_t rank_of(emitter& e, std::size_t i) {
@@ -122,7 +123,8 @@ void transpose(emitter& base, const node&) {
   if (first >= rank || second >= rank) e.malformed("a dimension that the tile does not have");
   if (rank == 2 && first != second) return e.result(e.call("tl.trans", {x}, e.type_of(x)));
   std::vector<expression> order;
-  for (std::size_t d = 0; d < rank; ++d) order.push_back(e.integer(static_cast<std::int64_t>(d == first ? second : d == second ? first : d)));
+  for (std::size_t d = 0; d < rank; ++d)
+    order.push_back(e.integer(static_cast<std::int64_t>(d == first ? second : d == second ? first : d)));
   e.result(e.call("tl.permute", {x, e.list(order)}, e.type_of(x)));
 }
 
@@ -161,7 +163,8 @@ void stack(emitter& base, const node&) {
   const expression joined = e.call("tl.join", {parts[0], parts[1]}, type); // the new dimension is the last
   if (at == static_cast<std::int64_t>(rank)) return e.result(joined);
   std::vector<expression> order;
-  for (std::int64_t d = 0, from = 0; d <= static_cast<std::int64_t>(rank); ++d) order.push_back(e.integer(d == at ? static_cast<std::int64_t>(rank) : from++));
+  for (std::int64_t d = 0, from = 0; d <= static_cast<std::int64_t>(rank); ++d)
+    order.push_back(e.integer(d == at ? static_cast<std::int64_t>(rank) : from++));
   e.result(e.call("tl.permute", {joined, e.list(order)}, type));
 }
 
