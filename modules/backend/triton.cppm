@@ -38,6 +38,7 @@ struct access {
 struct reduction_shape {
   std::vector<std::int64_t> dims;
   bool keep = false;
+  std::size_t rank = 0; ///< of what is reduced
 };
 
 /// The state of one Triton kernel: lanes and masks of the open tiles, helpers that the module needs.
@@ -78,6 +79,8 @@ public:
   void read_dims(reduction_shape& r, const device_ir::argument* dims, std::size_t rank);
   [[nodiscard]] reduction_shape reduction_of_extra(device_ir::node_id extra, std::size_t rank);
   [[nodiscard]] device_ir::node_id finisher(device_ir::node_id extra) const;
+  [[nodiscard]] expression mean_divisor(device_ir::node_id mean, const reduction_shape& r);
+  [[nodiscard]] expression reduce_truth(operation by, expression x, const reduction_shape& r);
   [[nodiscard]] expression mean_count(device_ir::node_id extra, const node& finishing);
   [[nodiscard]] device_ir::dtype accumulator_type(device_ir::node_id partial) const;
   [[nodiscard]] expression jagged_mask(std::int32_t block, std::span<const codegen::dimension> shape);
@@ -110,9 +113,12 @@ void store(emitter&, const node&);
 void atomic(emitter&, const node&);
 void atomic_cas(emitter&, const node&);
 void mask_to(emitter&, const node&);
+void load_float4(emitter&, const node&);
 
 // pointwise.cpp: what Triton needs otherwise than the common handlers
 void inline_asm_elementwise(emitter&, const node&);
+void float4_pair(emitter&, const node&);
+void inline_triton(emitter&, const node&);
 
 // reduction.cpp
 void reduction(emitter&, const node&);
@@ -126,22 +132,28 @@ void cumulative(emitter&, const node&);
 void lowering_extra(emitter&, const node&);
 void associative_scan(emitter&, const node&);
 void reduce_by_graph(emitter&, const node&);
+void sort(emitter&, const node&);
+void topk(emitter&, const node&);
 
 // matmul.cpp
 void dot(emitter&, const node&);
 void mm(emitter&, const node&);
 void addmm(emitter&, const node&);
+void dot_scaled(emitter&, const node&);
 
 // views.cpp
 void subscript(emitter&, const node&);
+void unsqueeze(emitter&, const node&);
 void reshape(emitter&, const node&);
 void expand(emitter&, const node&);
 void permute(emitter&, const node&);
 void split(emitter&, const node&);
 void join(emitter&, const node&);
 void stack(emitter&, const node&);
+void cat(emitter&, const node&);
 void gather(emitter&, const node&);
 void full(emitter&, const node&);
+void full_like(emitter&, const node&);
 void iota(emitter&, const node&);
 void arange(emitter&, const node&);
 void view_dtype(emitter&, const node&);
@@ -150,6 +162,7 @@ void transpose(emitter&, const node&);
 // control_flow.cpp
 void barrier(emitter&, const node&);
 void device_print(emitter&, const node&);
+void breakpoint(emitter&, const node&);
 
 // printer.cpp
 extern const codegen::dialect language;
@@ -177,8 +190,11 @@ constexpr backend<operation, codegen::handler> triton_backend{
     {operation::atomic_min,               triton::atomic},
     {operation::atomic_cas,               triton::atomic_cas},
     {operation::mask_to,                  triton::mask_to},
+    {operation::load_float4_e2m1fn_x16_to_float16,triton::load_float4},
     // pointwise
     {operation::inline_asm_elementwise,   triton::inline_asm_elementwise},
+    {operation::float4_e2m1fn_x2_to_float32,triton::float4_pair},
+    {operation::inline_triton,              triton::inline_triton},
     // reductions and scans
     {operation::aten_sum,                 triton::reduction},
     {operation::aten_amax,                triton::reduction},
@@ -199,8 +215,11 @@ constexpr backend<operation, codegen::handler> triton_backend{
     {operation::inductor_lowering_extra,  triton::lowering_extra},
     {operation::device_associative_scan,  triton::associative_scan},
     {operation::device_reduce,            triton::reduce_by_graph},
+    {operation::aten_sort,                  triton::sort},
+    {operation::aten_topk,                  triton::topk},
     // matrix products
     {operation::dot,                      triton::dot},
+    {operation::dot_scaled,                 triton::dot_scaled},
     {operation::aten_mm,                  triton::mm},
     {operation::aten_bmm,                 triton::mm},
     {operation::aten_bmm_dtype,           triton::mm},
@@ -210,7 +229,7 @@ constexpr backend<operation, codegen::handler> triton_backend{
     {operation::subscript,                triton::subscript},
     {operation::aten_view,                triton::reshape},
     {operation::aten_reshape,             triton::reshape},
-    {operation::aten_unsqueeze,           triton::reshape},
+    {operation::aten_unsqueeze,           triton::unsqueeze},
     {operation::aten_squeeze,             triton::reshape},
     {operation::aten_expand,              triton::expand},
     {operation::aten_permute,             triton::permute},
@@ -219,23 +238,29 @@ constexpr backend<operation, codegen::handler> triton_backend{
     {operation::split,                    triton::split},
     {operation::join,                     triton::join},
     {operation::aten_stack,               triton::stack},
+    {operation::aten_cat,                   triton::cat},
     {operation::aten_gather,              triton::gather},
     {operation::aten_view_dtype,          triton::view_dtype},
     // creation
     {operation::full,                     triton::full},
     {operation::aten_full,                triton::full},
+    {operation::aten_full_like,             triton::full_like},
+    {operation::aten_zeros_like,            triton::full_like},
+    {operation::aten_ones_like,             triton::full_like},
     {operation::prims_iota,               triton::iota},
     {operation::aten_arange,              triton::arange},
     // control flow, debugging
     {operation::barrier,                  triton::barrier},
     {operation::device_print,             triton::device_print},
+    {operation::breakpoint,                 triton::breakpoint},
   },
   .reserved_launch_parameters = {"grid", "num_stages", "num_warps", "warmup"},
 };
 // clang-format on
 
 /// How a Triton kernel is written.
-extern const codegen::target triton_target;
+constexpr codegen::target triton_target{
+    .name = "triton", .language = &triton::language, .make_emitter = triton::make_emitter, .write_kernel = triton::write_kernel};
 /// Writes a module for a target that shares Triton's language but not its launch parameters: `launch_options` appends them
 /// (`, num_warps=8`) for a config. The emitter is one that `triton_target` made.
 void write_triton_module(codegen::emitter& e, std::string& out, void (*launch_options)(const device_ir::config&, std::string&));

@@ -162,7 +162,9 @@ expression emitter::keyword_argument(std::string_view name, expression value) {
 expression emitter::subscript(expression object, std::span<const expression> items) {
   std::vector<expression> all{object};
   all.insert(all.end(), items.begin(), items.end());
-  return push({.what = expression_kind::subscript, .type = type_of(object), .typed = at(object).typed}, all);
+  return push(
+      {.what = expression_kind::subscript, .type = type_of(object), .non_negative = at(object).non_negative, .typed = at(object).typed},
+      all);
 }
 
 expression emitter::subscript(expression object, std::initializer_list<expression> items) {
@@ -234,6 +236,7 @@ expression emitter::binary(op o, expression a, expression b) {
     if (left == 0 && o == op::add) return b;
     if (right == 1 && (o == op::multiply || o == op::floor_divide)) return a;
     if (left == 1 && o == op::multiply) return b;
+    if (right == 1 && o == op::modulo) return integer(0, promote(x.type, y.type));
   }
   if (o == op::logical_and || o == op::logical_or) {
     if (x.what == expression_kind::boolean) return (x.integer != 0) == (o == op::logical_and) ? b : a;

@@ -161,6 +161,8 @@ private:
       p.block_size_expression = b.block_size;
       if (d_.symbols.kind_of(b.variable) == symbolic::kind::symbol) {
         p.variable = d_.symbols.symbol_of(b.variable);
+        // A reduction over a tile's own dimension shares the tile's symbol, which means the tile.
+        if (b.is_reduction && plan_.block_of_symbol[symbol_index(p.variable)] >= 0) continue;
         plan_.block_of_symbol[symbol_index(p.variable)] = b.id;
         if (p.block_size > 0) plan_.known[symbol_index(p.variable)] = number{.is_integer = true, .integer = p.block_size};
       }

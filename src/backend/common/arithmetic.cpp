@@ -38,12 +38,13 @@ expression integer_or_real(emitter& e, double value, dtype type) {
   return device_ir::is_float(type) ? e.real(value, type) : e.integer(static_cast<std::int64_t>(value), type);
 }
 
-/// Two operands of one operation, converted where the target would not promote by itself.
+/// Two operands of one operation, converted where the target would not promote by itself, or does not compute in their type.
 operand_pair promoted(emitter& e, expression x, expression y, dtype type) {
   const codegen::expression_node& a = e.at(x);
   const codegen::expression_node& b = e.at(y);
-  const bool by_itself =
-      e.language->promotes_like_torch && a.typed && b.typed && !a.weak && !b.weak && codegen::promote(a.type, b.type) == type;
+  const auto is_native = [&](dtype t) { return e.language->arithmetic[static_cast<std::size_t>(t)] == t; };
+  const bool by_itself = e.language->promotes_like_torch && a.typed && b.typed && !a.weak && !b.weak &&
+                         codegen::promote(a.type, b.type) == type && is_native(a.type) && is_native(b.type);
   if (by_itself) return {x, y};
   return {e.cast(x, type), e.cast(y, type)};
 }

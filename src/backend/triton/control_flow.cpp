@@ -50,7 +50,7 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
 
 expression triton_emitter::block_size_name(std::int32_t block) {
   const block_plan& b = plan->blocks[at_index(block)];
-  if (b.block_size <= 0) return block_size(block);
+  if (b.block_size <= 1) return block_size(block);
   block_size_used[at_index(block)] = true;
   return mark_non_negative(text(keep(fmt::format("_BLOCK_SIZE_{}", block)), plan->index_dtype));
 }
@@ -213,6 +213,8 @@ expression triton_emitter::neutral(const codegen::accumulator& a) {
   case operation::aten_amin:
     value = is_real ? real(std::numeric_limits<double>::infinity(), type) : integer(-(lowest(type) + 1), type);
     break;
+  case operation::aten_any: value = boolean(false); break;
+  case operation::aten_all: value = boolean(true); break;
   default: unsupported("this reduction cannot be rolled into a loop");
   }
   const node_id tile_node = reduced_node(*this, a.partial);
@@ -247,7 +249,10 @@ expression triton_emitter::finish(const codegen::accumulator& a, expression accu
   const std::size_t rank = plan->shape(reduced_node(*this, a.partial)).size();
   const bool extra = plan->at(a.partial).op == operation::inductor_lowering_extra;
   const reduction_shape shape = extra ? reduction_of_extra(a.partial, rank) : reduction_of(rank);
-  const expression result = reduce(a.by, accumulated, shape.dims, rank, shape.keep);
+  expression result = codegen::no_expression;
+  if (a.by == operation::aten_any || a.by == operation::aten_all) result = reduce_truth(a.by, accumulated, shape);
+  else result = reduce(a.by, accumulated, shape.dims, rank, shape.keep);
+  if (plan->at(a.partial).op == operation::aten_mean) result = binary(op::divide, result, mean_divisor(a.partial, shape));
   current = saved;
   return result;
 }
@@ -255,6 +260,8 @@ expression triton_emitter::finish(const codegen::accumulator& a, expression accu
 // -- the rest
 
 void barrier(emitter& e, const node&) { e.unsupported("a barrier across the grid needs a grid whose programs all run at once"); }
+
+void breakpoint(emitter& e, const node&) { e.evaluate(e.call("breakpoint", {})); }
 
 void device_print(emitter& e, const node&) {
   const argument* prefix = e.argument_at(0);

@@ -130,4 +130,18 @@ void addmm(emitter& base, const node&) {
   multiply(e, p);
 }
 
+/// `dot_scaled(a, a_scale, a_format, b, b_scale, b_format, acc, out_dtype)`.
+void dot_scaled(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const auto format = [&](std::size_t i) {
+    const argument* a = e.argument_at(i);
+    if (a == nullptr || a->what != argument::kind::string) e.malformed("a scaled product names its operands' formats");
+    return e.string(a->text);
+  };
+  const auto scale = [&](std::size_t i) { return is_none(e.argument_at(i)) ? e.none() : e.tile_operand(i); };
+  std::vector<expression> arguments{e.tile_operand(0), scale(1), format(2), e.tile_operand(3), scale(4), format(5)};
+  if (!is_none(e.argument_at(6))) arguments.push_back(e.keyword_argument("acc", e.cast(e.tile_operand(6), dtype::f32)));
+  e.result(e.typed(e.call("tl.dot_scaled", arguments), dtype::f32));
+}
+
 } // namespace muster::triton

@@ -168,6 +168,7 @@ private:
     if (p.what == index_part::kind::none) return codegen::no_expression;
     const expression by = stride(storage_dimension_[i]);
     expression value = p.value;
+    if (is_single_lane(p) && spans_tile(i)) return single_lane(p, by);
     if (p.what == index_part::kind::block || (p.what == index_part::kind::whole && p.block >= 0)) value = e_.tile_indices(p.block);
     else if (p.what == index_part::kind::whole)
       value = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
@@ -180,6 +181,28 @@ private:
     if (p.what == index_part::kind::tensor) value = shaped(value, p.first_dimension, e_.shape_of(p.tensor).size());
     else if (p.what != index_part::kind::scalar) value = e_.along(value, p.first_dimension, rank_);
     return e_.binary(op::multiply, value, by);
+  }
+
+  /// A tile of one lane is at its offset: a scalar, where another index gives the access its shape.
+  bool is_single_lane(const index_part& p) const {
+    return p.what == index_part::kind::block && e_.plan->blocks[static_cast<std::size_t>(p.block)].block_size == 1;
+  }
+
+  /// Whether an index other than `i` is a tile that is shaped to the whole access.
+  bool spans_tile(std::size_t i) {
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      const index_part& p = parts_[k];
+      const bool tile = p.what != index_part::kind::scalar && p.what != index_part::kind::none;
+      if (k != i && tile && !is_single_lane(p) && e_.integer_literal(stride(storage_dimension_[k])) != std::optional<std::int64_t>(0))
+        return true;
+    }
+    return false;
+  }
+
+  expression single_lane(const index_part& p, expression by) {
+    expression offset = e_.tile_offset(p.block);
+    if (wide() && e_.type_of(offset) != dtype::i64) offset = e_.call("tl.cast", {offset, e_.dtype_name(dtype::i64)}, dtype::i64);
+    return e_.binary(op::multiply, offset, by);
   }
 
   static std::int64_t power_of_two_lanes(std::int64_t n) {
@@ -253,7 +276,7 @@ void load_from_tile(triton_emitter& e) {
     else e.unsupported("a load from a tile that picks elements");
   }
   const expression x = e.operand(0);
-  e.result(e.is_literal(x) ? x : e.subscript(x, items));
+  e.set_value(e.current, e.is_literal(x) ? x : e.subscript(x, items));
 }
 
 std::string_view eviction_policy(device_ir::eviction policy) {
@@ -357,6 +380,23 @@ void mask_to(emitter& base, const node&) {
   const argument* other = e.argument_at(1);
   if (other == nullptr) e.malformed("_mask_to needs a value");
   e.result(e.call("tl.where", {mask, value, e.literal(*other, type)}, type));
+}
+
+/// Sixteen 4-bit floats, the lowest bits first, loaded as one 64-bit word: `load(storage, word's position, mask)`.
+void load_float4(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const std::int32_t tensor = e.tensor_of(e.operand_node(0));
+  if (tensor < 0) e.malformed("a load of packed floats needs a host tensor");
+  const expression words = e.method(e.tensor_value(tensor), "to", {e.call("tl.pointer_type", {e.dtype_name(dtype::i64)})});
+  std::vector<expression> arguments{e.binary(op::add, words, e.tile_operand(1))};
+  if (const expression mask = extra_mask(e, 2); mask != codegen::no_expression) {
+    arguments.push_back(mask);
+    arguments.push_back(e.keyword_argument("other", e.integer(0)));
+  }
+  const expression packed = e.define("packed", e.typed(e.call("tl.load", arguments), dtype::i64));
+  std::vector<expression> all;
+  for (std::int64_t i = 0; i < 16; ++i) all.push_back(e.call("_float4", {packed, e.integer(i)}, dtype::f16));
+  e.results(all);
 }
 
 } // namespace muster::triton

@@ -4,11 +4,13 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -78,8 +80,8 @@ constexpr std::array<std::string_view, codegen::intrinsic_count> functions = [] 
   set(intrinsic::sinh, "libdevice.sinh");
   set(intrinsic::sqrt, "tl.sqrt_rn");
   set(intrinsic::tan, "libdevice.tan");
-  set(intrinsic::tanh, "libdevice.tanh");
-  set(intrinsic::trunc, "libdevice.trunc");
+  set(intrinsic::tanh, "_tanh");
+  set(intrinsic::trunc, "_trunc");
   set(intrinsic::fma, "tl.fma");
   set(intrinsic::floor_divide, "_floor_divide");
   set(intrinsic::floor_modulo, "_floor_modulo");
@@ -97,15 +99,34 @@ struct module_function {
 };
 
 // Triton's // and % round towards zero.
-constexpr std::array<module_function, 7> module_functions{{
+constexpr std::array<module_function, 12> module_functions{{
     {"_floor_divide", "@triton.jit\ndef _floor_divide(a, b):\n    quotient = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < "
                       "0)), quotient - 1, quotient)\n"},
     {"_floor_modulo", "@triton.jit\ndef _floor_modulo(a, b):\n    remainder = a % b\n    return tl.where((remainder != 0) & ((remainder < "
                       "0) != (b < 0)), remainder + b, remainder)\n"},
     {"_trunc_divide", "@triton.jit\ndef _trunc_divide(a, b):\n    return a // b\n"},
     {"_trunc_modulo", "@triton.jit\ndef _trunc_modulo(a, b):\n    return a % b\n"},
+    {"_tanh", "@triton.jit\ndef _tanh(x):\n"
+              "    # Near 0 the quotient would cancel: a polynomial instead.\n"
+              "    s = x * x\n"
+              "    near = ((((-5.70498872745e-3 * s + 2.06390887954e-2) * s - 5.37397155531e-2) * s + 1.33314422036e-1) * s - "
+              "3.33332819422e-1) * s * x + x\n"
+              "    far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)\n"
+              "    return tl.where(tl.abs(x) < 0.625, near, tl.where(x < 0.0, -far, far))\n"},
+    {"_trunc", "@triton.jit\ndef _trunc(x):\n    return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))\n"},
     {"_maximum", "@triton.jit\ndef _maximum(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
     {"_minimum", "@triton.jit\ndef _minimum(a, b):\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
+    {"_float4", "@triton.jit\ndef _float4(packed, position: tl.constexpr):\n"
+                "    # A float4's bits at the top of a float16 are 2**-14 of its value.\n"
+                "    nibble = (packed >> (4 * position)).to(tl.int16)\n"
+                "    return (((nibble & 8) << 12) | ((nibble & 7) << 9)).to(tl.float16, bitcast=True) * 16384.0\n"},
+    // The first of equals, and the first NaN where there is one.
+    {"_argmax", "@triton.jit\ndef _argmax(a, i, b, j):\n"
+                "    first = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))\n"
+                "    return tl.where(first, a, b), tl.where(first, i, j)\n"},
+    {"_argmin", "@triton.jit\ndef _argmin(a, i, b, j):\n"
+                "    first = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))\n"
+                "    return tl.where(first, a, b), tl.where(first, i, j)\n"},
     {"_product", "@triton.jit\ndef _product(a, b):\n    return a * b\n"},
 }};
 
@@ -184,7 +205,7 @@ private:
       tensor_names_.push_back(e_.name_of(v));
       e_.bind_tensor(static_cast<std::int32_t>(i), e_.name(v));
     }
-    kernel_name_ = e_.unique_name(fmt::format("{}_kernel", d_.kernel));
+    kernel_name_ = e_.unique_name(d_.kernel.ends_with("_kernel") ? std::string(d_.kernel) : fmt::format("{}_kernel", d_.kernel));
   }
 
   // -- the grid
@@ -288,10 +309,14 @@ private:
 
   void open_grid_block(std::int32_t block, expression pid) {
     const codegen::block_plan& b = plan_.blocks[static_cast<std::size_t>(block)];
+    if (e_.is_literal(pid)) { // the only tile
+      e_.open_lanes(block, pid, extent_of(block));
+      e_.tile(block).id = pid;
+      return;
+    }
     const expression id = b.block_size == 1 ? pid : e_.define(fmt_name("pid_", block), pid);
-    const expression offset =
-        b.block_size == 1 ? e_.define(fmt_name("offset_", block), pid)
-                          : e_.define(fmt_name("offset_", block), non_negative(e_.binary(op::multiply, id, e_.block_size_name(block))));
+    const expression begin = b.block_size == 1 ? pid : non_negative(e_.binary(op::multiply, id, e_.block_size_name(block)));
+    const expression offset = e_.define(fmt_name("offset_", block), begin);
     e_.open_lanes(block, offset, extent_of(block));
     e_.tile(block).id = b.block_size == 1 ? offset : id;
   }
@@ -308,16 +333,22 @@ private:
     if (r.blocks.size() == 1) return {pid};
     if (e_.at(pid).what != codegen::expression_kind::name) pid = e_.define("pid", pid);
     if (r.l2_grouping > 1) return grouped_ids(r, pid);
+    return split_ids(pid, r.blocks);
+  }
+
+  /// A number of several digits, least significant first, one a block.
+  std::vector<expression> split_ids(expression number, std::span<const std::int32_t> blocks) {
     std::vector<expression> ids;
-    expression rest = pid;
-    for (std::size_t i = 0; i < r.blocks.size(); ++i) {
-      if (i + 1 == r.blocks.size()) {
+    expression weight = e_.integer(1, plan_.index_dtype);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const expression rest = non_negative(e_.binary(op::floor_divide, number, weight));
+      if (i + 1 == blocks.size()) {
         ids.push_back(rest);
         break;
       }
-      const expression count = tile_count(r.blocks[i]);
-      ids.push_back(non_negative(e_.binary(op::modulo, rest, non_negative(count))));
-      rest = non_negative(e_.binary(op::floor_divide, rest, non_negative(count)));
+      const expression count = non_negative(tile_count(blocks[i]));
+      ids.push_back(non_negative(e_.binary(op::modulo, rest, count)));
+      weight = non_negative(e_.binary(op::multiply, weight, count));
     }
     return ids;
   }
@@ -332,18 +363,23 @@ private:
     if (r.blocks.size() > 2) {
       const expression plane = non_negative(e_.binary(op::multiply, rows, columns));
       plane_pid = named("plane_pid", e_.binary(op::modulo, pid, plane));
-      expression rest = non_negative(e_.binary(op::floor_divide, pid, plane));
-      for (std::size_t i = 2; i < r.blocks.size(); ++i) {
-        const bool last = i + 1 == r.blocks.size();
-        const expression count = non_negative(tile_count(r.blocks[i]));
-        ids.push_back(last ? rest : non_negative(e_.binary(op::modulo, rest, count)));
-        if (!last) rest = non_negative(e_.binary(op::floor_divide, rest, count));
-      }
+      const std::vector<expression> others =
+          split_ids(non_negative(e_.binary(op::floor_divide, pid, plane)), std::span(r.blocks).subspan(2));
+      ids.insert(ids.end(), others.begin(), others.end());
+    }
+    const std::optional<std::int64_t> known_rows = e_.integer_literal(rows);
+    if (known_rows && *known_rows <= r.l2_grouping) { // one group
+      ids[0] = non_negative(e_.binary(op::modulo, plane_pid, rows));
+      ids[1] = non_negative(e_.binary(op::floor_divide, plane_pid, rows));
+      return ids;
     }
     const expression group = e_.integer(r.l2_grouping, plan_.index_dtype);
-    const expression in_group = named("pids_in_group", e_.binary(op::multiply, group, columns));
+    expression in_group = non_negative(e_.binary(op::multiply, group, columns));
+    if (!e_.is_literal(in_group)) in_group = named("pids_in_group", in_group);
     const expression first_row = named("first_row", e_.binary(op::multiply, e_.binary(op::floor_divide, plane_pid, in_group), group));
-    const expression group_rows = named("group_rows", e_.call("min", {e_.binary(op::subtract, rows, first_row), group}, plan_.index_dtype));
+    const bool even = known_rows && *known_rows % r.l2_grouping == 0;
+    const expression group_rows =
+        even ? group : named("group_rows", e_.call("min", {e_.binary(op::subtract, rows, first_row), group}, plan_.index_dtype));
     const expression within = named("within_group", e_.binary(op::modulo, plane_pid, in_group));
     ids[0] = non_negative(e_.binary(op::add, first_row, e_.binary(op::modulo, within, group_rows)));
     ids[1] = non_negative(e_.binary(op::floor_divide, within, group_rows));
@@ -352,10 +388,20 @@ private:
 
   // -- the module's text
 
+  static bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+  /// Whether the name stands in emitted text as a word of its own.
+  static bool mentions(std::string_view text, std::string_view name) {
+    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+      const std::size_t end = at + name.size();
+      if ((at == 0 || (!is_word(text[at - 1]) && text[at - 1] != '.')) && (end == text.size() || !is_word(text[end]))) return true;
+    }
+    return false;
+  }
+
   void write_imports(const std::string& body) {
     out_ += "import triton\nimport triton.language as tl\n";
-    if (body.find("libdevice.") != std::string::npos || e_.functions.find("libdevice.") != std::string::npos)
-      out_ += "from triton.language.extra import libdevice\n";
+    if (mentions(body, "libdevice") || mentions(e_.functions, "libdevice")) out_ += "from triton.language.extra import libdevice\n";
     out_ += '\n';
   }
 
@@ -363,7 +409,9 @@ private:
     bool any = false;
     for (const codegen::block_plan& b : plan_.blocks) {
       const std::string name = fmt::format("_BLOCK_SIZE_{}", b.id);
-      if (b.block_size <= 0 || !e_.block_size_used[static_cast<std::size_t>(b.id)] || body.find(name) == std::string::npos) continue;
+      if (b.block_size <= 0 || !e_.block_size_used[static_cast<std::size_t>(b.id)] ||
+          !(mentions(body, name) || mentions(e_.functions, name)))
+        continue;
       line("{} = tl.constexpr({})", name, b.block_size);
       any = true;
     }
@@ -372,8 +420,7 @@ private:
 
   void write_functions(const std::string& body) {
     for (const module_function& f : module_functions)
-      if (body.find(f.name) != std::string::npos || e_.functions.find(f.name) != std::string::npos)
-        (out_ += '\n') += fmt::format("{}\n", f.source);
+      if (mentions(body, f.name) || mentions(e_.functions, f.name)) (out_ += '\n') += fmt::format("{}\n", f.source);
     out_ += e_.functions;
   }
 
@@ -403,6 +450,7 @@ private:
     std::string extent;
     e_.print_expression(host_symbolic(b.extent), extent);
     if (b.block_size == 1) return extent;
+    if (b.constant_extent && b.block_size > 0 && *b.constant_extent > 0 && *b.constant_extent <= b.block_size) return "1";
     std::string size;
     if (b.block_size > 0) size = std::to_string(b.block_size);
     else e_.print_expression(host_symbolic(b.block_size_expression), size);
@@ -421,7 +469,9 @@ private:
       std::vector<std::string> sums;
       for (const codegen::root_plan& r : plan_.roots) {
         std::vector<std::string> factors;
-        for (const std::int32_t b : r.blocks) factors.push_back(host_count(b));
+        for (const std::int32_t b : r.blocks)
+          if (std::string count = host_count(b); count != "1") factors.push_back(std::move(count));
+        if (factors.empty()) factors.emplace_back("1");
         sums.push_back(fmt::format("{}", fmt::join(factors, " * ")));
       }
       total = fmt::format("{}", fmt::join(sums, " + "));
@@ -432,22 +482,33 @@ private:
     for (std::size_t i = 0; i < d_.tensors.size(); ++i)
       if (e_.tensor_used(static_cast<std::int32_t>(i))) arguments.emplace_back(tensor_names_[i]);
     for (const symbolic::symbol s : in_kernel) arguments.push_back(symbol_name(s));
+    if (persistent())
+      out_ += "\n\ndef _multiprocessors():\n    try:\n        driver = triton.runtime.driver.active\n"
+              "        return driver.utils.get_device_properties(driver.get_current_device())[\"multiprocessor_count\"]\n"
+              "    except RuntimeError:  # no GPU: Triton's interpreter\n        return 1\n";
     line("\n\ndef launch({}):", fmt::join(parameters, ", "));
     if (persistent() && counts.empty()) {
-      line("    properties = triton.runtime.driver.active.utils.get_device_properties(triton.runtime.driver.active.get_current_device())");
-      line("    grid = (min(properties[\"multiprocessor_count\"]{}, {}),)",
-           plan_.config->num_sm_multiplier.value_or(1) > 1 ? fmt::format(" * {}", *plan_.config->num_sm_multiplier) : std::string(), total);
+      const std::int64_t multiplier = plan_.config->num_sm_multiplier.value_or(1);
+      line("    grid = (min(_multiprocessors(){}, {}),)", multiplier > 1 ? fmt::format(" * {}", multiplier) : std::string(), total);
     } else if (counts.empty()) {
       line("    grid = ({},)", total);
     } else {
       line("    grid = ({}{})", fmt::join(counts, ", "), counts.size() == 1 ? "," : "");
     }
-    line("    if all(grid):");
+    if (!never_empty()) line("    if all(grid):");
     std::string options;
     launch_options_(*plan_.config, options);
     std::string call = fmt::format("{}", fmt::join(arguments, ", "));
     if (call.empty() && options.starts_with(", ")) options.erase(0, 2);
-    line("        {}[grid]({}{})", kernel_name_, call, options);
+    line("{}{}[grid]({}{})", never_empty() ? "    " : "        ", kernel_name_, call, options);
+  }
+
+  /// Whether the grid has programs whatever the symbols are.
+  bool never_empty() const {
+    for (const codegen::root_plan& r : plan_.roots)
+      for (const std::int32_t block : r.blocks)
+        if (plan_.blocks[static_cast<std::size_t>(block)].constant_extent.value_or(0) == 0) return false;
+    return true;
   }
 };
 
@@ -459,14 +520,42 @@ void launch_options(const device_ir::config& c, std::string& out) {
 
 } // namespace
 
+namespace {
+
+/// How many stages of an unrolled loop stay within its extent: its last tile must reach the end in that many steps.
+std::int64_t most_stages(const emitter& e, std::int32_t index, std::int64_t unroll) {
+  const auto most = [&](std::int32_t block) {
+    const codegen::block_plan& b = e.plan->blocks[static_cast<std::size_t>(block)];
+    if (!b.constant_extent || *b.constant_extent < 1 || b.block_size < 1) return std::numeric_limits<std::int64_t>::max();
+    const std::int64_t rest = *b.constant_extent - (*b.constant_extent - 1) / b.block_size * b.block_size;
+    const std::int64_t step = unroll * b.block_size;
+    return std::max<std::int64_t>(1, (rest + step - 1) / step);
+  };
+  for (const codegen::loop_plan& l : e.plan->loops)
+    if (l.range_index == index && !l.blocks.empty()) return most(l.blocks[0]);
+  for (const codegen::root_plan& r : e.plan->roots)
+    if (index == 0 && !r.blocks.empty()) return most(r.blocks[0]);
+  return std::numeric_limits<std::int64_t>::max();
+}
+
+} // namespace
+
 void append_range_options(emitter& e, std::vector<expression>& arguments, std::int32_t index) {
   if (index < 0) return;
   const device_ir::config& c = *e.plan->config;
   const std::size_t i = static_cast<std::size_t>(index);
   const auto keyword = [&](std::string_view name, expression value) { arguments.push_back(e.keyword_argument(name, value)); };
-  if (i < c.range_num_stages.size() && c.range_num_stages[i] > 0) keyword("num_stages", e.integer(c.range_num_stages[i]));
-  if (i < c.range_unroll_factors.size() && c.range_unroll_factors[i] > 0)
-    keyword("loop_unroll_factor", e.integer(c.range_unroll_factors[i]));
+  std::int64_t stages = i < c.range_num_stages.size() ? c.range_num_stages[i] : 0;
+  std::int64_t unroll = i < c.range_unroll_factors.size() ? c.range_unroll_factors[i] : 0;
+  if (std::find(c.indexing.begin(), c.indexing.end(), device_ir::indexing::tensor_descriptor) != c.indexing.end()) {
+    // Pipelined and unrolled loops over tensor descriptors read beyond their bounds: such configs are timed without.
+    stages = 0;
+    if (c.num_stages.value_or(1) > 1) unroll = 0;
+  } else if (stages > 1 && unroll > 1) {
+    stages = std::min(stages, most_stages(e, index, unroll));
+  }
+  if (stages > 0) keyword("num_stages", e.integer(stages));
+  if (unroll > 0) keyword("loop_unroll_factor", e.integer(unroll));
   if (i < c.range_multi_buffers.size() && c.range_multi_buffers[i])
     keyword("disallow_acc_multi_buffer", e.boolean(!*c.range_multi_buffers[i]));
   if (i < c.range_flattens.size() && c.range_flattens[i]) keyword("flatten", e.boolean(*c.range_flattens[i]));
@@ -482,9 +571,6 @@ void write_kernel(emitter& e, std::string& out) { write_module(self(e), out, lau
 } // namespace muster::triton
 
 namespace muster {
-
-const codegen::target triton_target{
-    .name = "triton", .language = &triton::language, .make_emitter = triton::make_emitter, .write_kernel = triton::write_kernel};
 
 void write_triton_module(codegen::emitter& e, std::string& out, void (*options)(const device_ir::config&, std::string&)) {
   triton::write_module(triton::self(e), out, options);

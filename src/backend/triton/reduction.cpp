@@ -7,6 +7,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,6 +62,7 @@ void triton_emitter::read_dims(reduction_shape& r, const argument* dims, std::si
   if (r.dims.empty())
     for (std::size_t d = 0; d < rank; ++d) r.dims.push_back(static_cast<std::int64_t>(d));
   std::sort(r.dims.begin(), r.dims.end());
+  r.rank = rank;
 }
 
 /// The extra's dimensions stand in the node that finishes it.
@@ -196,9 +198,18 @@ void mean(emitter& base, const node& n) {
   }
   const node_id x = e.operand_node(0);
   if (x == no_node) e.malformed("mean needs a tile");
+  const expression tile = e.cast(e.tile_operand(0), type);
+  if (e.accumulates_lanes(e.current)) return e.set_value(e.current, tile);
   const reduction_shape r = e.reduction_of(e.shape_of(x).size());
-  const expression sum = e.reduce(operation::aten_sum, e.cast(e.tile_operand(0), type), r.dims, e.shape_of(x).size(), r.keep);
-  e.result(e.binary(op::divide, sum, e.cast(extent_of(e, e.shape_of(x), r.dims), type)));
+  const expression sum = e.reduce(operation::aten_sum, tile, r.dims, e.shape_of(x).size(), r.keep);
+  e.result(e.binary(op::divide, sum, e.mean_divisor(e.current, r)));
+}
+
+/// What the sum behind a mean is divided by.
+expression triton_emitter::mean_divisor(node_id mean, const reduction_shape& r) {
+  const std::span<const argument> arguments = source->arguments_of(source->at(mean));
+  if (arguments.empty() || arguments[0].what != argument::kind::node) malformed("mean needs a tile");
+  return cast(extent_of(*this, shape_of(arguments[0].node), r.dims), accumulator_type(mean));
 }
 
 /// The number of elements behind a partial sum: found where the partial sum was taken.
@@ -223,47 +234,188 @@ void any_all(emitter& base, const node&) {
   expression x = e.tile_operand(0);
   if (e.type_of(x) != dtype::b8)
     x = e.binary(op::not_equal, x, device_ir::is_float(e.type_of(x)) ? e.real(0, e.type_of(x)) : e.integer(0, e.type_of(x)));
-  const reduction_shape r = e.reduction_of(rank);
-  const expression found = e.reduce(any ? operation::aten_amax : operation::aten_amin, e.cast(x, dtype::i32), r.dims, rank, r.keep);
-  e.result(e.binary(op::not_equal, found, e.integer(0)));
+  if (e.accumulates_lanes(e.current)) return e.set_value(e.current, x);
+  e.result(e.reduce_truth(any ? operation::aten_any : operation::aten_all, x, e.reduction_of(rank)));
 }
+
+/// Whether any or all of the truth values are true.
+expression triton_emitter::reduce_truth(operation by, expression x, const reduction_shape& r) {
+  const std::size_t rank = r.rank;
+  const expression found =
+      reduce(by == operation::aten_any ? operation::aten_amax : operation::aten_amin, cast(x, dtype::i32), r.dims, rank, r.keep);
+  return binary(op::not_equal, found, integer(0));
+}
+
+namespace {
+
+/// Value and position of the first extreme along one dimension.
+std::pair<expression, expression> extreme(triton_emitter& e, bool largest, expression x, expression positions, std::int64_t axis,
+                                          bool keep) {
+  const expression pair[] = {x, positions};
+  std::vector<expression> arguments{e.tuple(pair), e.integer(axis), e.text(largest ? "_argmax" : "_argmin")};
+  if (keep) arguments.push_back(e.keyword_argument("keep_dims", e.boolean(true)));
+  const expression both = e.define("extreme", e.call("tl.reduce", arguments));
+  return {e.typed(e.subscript(both, {e.integer(0)}), e.type_of(x)), e.typed(e.subscript(both, {e.integer(1)}), dtype::i32)};
+}
+
+/// The positions along dimension `axis`, as a tile of the given shape.
+expression positions_along(triton_emitter& e, std::span<const dimension> shape, std::size_t axis) {
+  const dimension& d = shape[axis];
+  const codegen::block_plan* b = e.plan->find_block(d.block);
+  const bool whole = b != nullptr && (b->role == codegen::block_role::whole || b->role == codegen::block_role::rolled);
+  const expression lanes = whole ? e.tile_indices(d.block)
+                                 : e.call("tl.arange", {e.integer(0), e.operands(e.shape_list(shape.subspan(axis, 1)))[0]}, dtype::i32);
+  return e.along(lanes, axis, shape.size());
+}
+
+} // namespace
 
 void arg_reduction(emitter& base, const node&) {
   triton_emitter& e = self(base);
-  const std::string_view callee = kind_of(e) == operation::aten_argmax ? "tl.argmax" : "tl.argmin";
-  const std::size_t rank = operand_rank(e, 0);
-  const argument* dim = e.argument_at(1);
+  const bool largest = kind_of(e) == operation::aten_argmax;
+  const node_id x_node = e.operand_node(0);
+  if (x_node == no_node) e.malformed("expected a tile");
+  if (e.accumulates_lanes(e.current)) e.unsupported("argmax and argmin of a reduction that is rolled into a loop");
+  const std::span<const dimension> shape = e.shape_of(x_node);
+  const argument* dim = e.keyword("dim") != nullptr ? e.keyword("dim") : e.argument_at(1);
   const bool keep = truth_of(e.argument_at(2)) || truth_of(e.keyword("keepdim"));
+  const std::size_t rank = shape.size();
   expression x = e.tile_operand(0);
-  std::int64_t axis = 0;
-  if (dim == nullptr || dim->what == argument::kind::none) {
-    if (rank > 1) x = e.call("tl.ravel", {x}, e.type_of(x));
-  } else {
-    axis = dim->integer < 0 ? dim->integer + static_cast<std::int64_t>(rank) : dim->integer;
+  if (dim != nullptr && dim->what == argument::kind::integer) {
+    const std::int64_t axis = dim->integer < 0 ? dim->integer + static_cast<std::int64_t>(rank) : dim->integer;
+    if (axis < 0 || axis >= static_cast<std::int64_t>(rank)) e.malformed("a dimension that the tile does not have");
+    const expression places =
+        e.call("tl.broadcast_to", {positions_along(e, shape, static_cast<std::size_t>(axis)), e.shape_list(shape)}, dtype::i32);
+    return e.result(extreme(e, largest, x, places, axis, keep).second);
   }
-  std::vector<expression> arguments{x, e.integer(axis)};
-  if (keep) arguments.push_back(e.keyword_argument("keep_dims", e.boolean(true)));
-  e.result(e.typed(e.call(callee, arguments), dtype::i32));
+  // Over everything: positions count row by row, in the sizes without padding.
+  expression places = e.integer(0);
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t dims[] = {static_cast<std::int64_t>(d)};
+    places = e.binary(op::add, e.binary(op::multiply, places, extent_of(e, shape, dims)), positions_along(e, shape, d));
+  }
+  if (rank > 1) {
+    places = e.call("tl.ravel", {e.call("tl.broadcast_to", {places, e.shape_list(shape)}, dtype::i32)}, dtype::i32);
+    x = e.call("tl.ravel", {x}, e.type_of(x));
+  }
+  if (keep) e.unsupported("argmax and argmin over everything with keepdim");
+  e.result(extreme(e, largest, x, places, 0, false).second);
 }
 
 void max_min_dim(emitter& base, const node& n) {
   triton_emitter& e = self(base);
   const bool largest = kind_of(e) == operation::aten_max;
   const std::size_t rank = operand_rank(e, 0);
+  const expression x = e.tile_operand(0);
   if (n.arguments.count < 2) { // over everything: amax
-    const expression x = e.tile_operand(0);
+    if (e.accumulates_lanes(e.current)) return e.set_value(e.current, e.cast(x, e.accumulator_type(e.current)));
     const reduction_shape r = e.reduction_of(rank);
     return e.result(e.reduce(largest ? operation::aten_amax : operation::aten_amin, x, r.dims, rank, false));
   }
   const reduction_shape r = e.reduction_of(rank);
-  const expression x = e.tile_operand(0);
-  std::vector<expression> arguments{x, e.integer(r.dims[0])};
-  if (r.keep) arguments.push_back(e.keyword_argument("keep_dims", e.boolean(true)));
-  const expression values = e.define("values", e.reduce(largest ? operation::aten_amax : operation::aten_amin, x, r.dims, rank, r.keep));
-  const expression indices =
-      e.define("positions", e.cast(e.typed(e.call(largest ? "tl.argmax" : "tl.argmin", arguments), dtype::i32), dtype::i64));
-  const expression both[] = {values, indices};
+  const std::span<const dimension> shape = e.shape_of(e.operand_node(0));
+  const expression places =
+      e.call("tl.broadcast_to", {positions_along(e, shape, static_cast<std::size_t>(r.dims[0])), e.shape_list(shape)}, dtype::i32);
+  const auto [value, position] = extreme(e, largest, x, places, r.dims[0], r.keep);
+  const expression both[] = {value, e.cast(position, dtype::i64)};
   e.results(both);
+}
+
+namespace {
+
+/// The order of a tile's last dimension, sorted stably, first `count` places: position p holds the index of the element of
+/// rank p. NaN is the greatest; lanes beyond the extent come last. Quadratic in the lanes, as every lane meets every other.
+expression sorted_order(triton_emitter& e, expression x, std::span<const dimension> shape, bool descending, std::int64_t count) {
+  const std::size_t rank = shape.size();
+  const auto spread = [&](expression v, bool as_row) {
+    std::vector<expression> items(rank + 1, e.text(":"));
+    items[as_row ? rank - 1 : rank] = e.none();
+    return e.subscript(v, items);
+  };
+  const dtype type = e.type_of(x);
+  const auto both = [&](expression a, expression b) { return e.binary(op::bit_and, a, b); };
+  const expression lanes = e.define("lanes", e.call("tl.arange", {e.integer(0), e.operands(e.shape_list(shape.last(1)))[0]}, dtype::i32));
+  const auto lane = [&](bool as_row) { return e.along(lanes, as_row ? rank : rank - 1, rank + 1); };
+  const expression mine = spread(x, false);
+  const expression other = spread(x, true);
+  expression ahead = e.binary(descending ? op::greater : op::less, other, mine);
+  expression equal = e.binary(op::equal, other, mine);
+  if (device_ir::is_float(type)) {
+    const expression my_nan = e.binary(op::not_equal, mine, mine);
+    const expression other_nan = e.binary(op::not_equal, other, other);
+    ahead = e.binary(op::bit_or, ahead,
+                     descending ? both(other_nan, e.binary(op::equal, mine, mine)) : both(my_nan, e.binary(op::equal, other, other)));
+    equal = e.binary(op::bit_or, equal, both(my_nan, other_nan));
+  }
+  expression before = e.binary(op::bit_or, ahead, both(equal, e.binary(op::less, lane(true), lane(false))));
+  const std::vector<dimension> last(shape.end() - 1, shape.end());
+  if (const expression mask = e.mask_of(last); mask != codegen::no_expression) {
+    const expression my_mask = e.along(mask, rank - 1, rank + 1);
+    const expression other_mask = e.along(mask, rank, rank + 1);
+    const expression my_padding = e.binary(op::equal, e.cast(my_mask, dtype::i32), e.integer(0));
+    before = both(other_mask, e.binary(op::bit_or, my_padding, before));
+    before = e.binary(op::bit_or, before,
+                      both(both(my_padding, e.binary(op::equal, e.cast(other_mask, dtype::i32), e.integer(0))),
+                           e.binary(op::less, lane(true), lane(false))));
+  }
+  const expression place =
+      e.define("place", e.call("tl.sum", {e.cast(before, dtype::i32), e.integer(static_cast<std::int64_t>(rank))}, dtype::i32));
+  const expression wanted = e.call("tl.arange", {e.integer(0), e.integer(count)}, dtype::i32);
+  const expression found = e.binary(op::equal, spread(place, true), e.along(wanted, rank - 1, rank + 1));
+  return e.define("order",
+                  e.call("tl.sum",
+                         {e.call("tl.where", {found, lane(true), e.integer(0)}, dtype::i32), e.integer(static_cast<std::int64_t>(rank))},
+                         dtype::i32));
+}
+
+void check_last(triton_emitter& e, const argument* dim, std::size_t rank) {
+  if (dim != nullptr && dim->what == argument::kind::integer && dim->integer != -1 && dim->integer != static_cast<std::int64_t>(rank) - 1)
+    e.unsupported("sorting along a dimension that is not the last");
+}
+
+void sorted_results(triton_emitter& e, expression x, expression order, std::size_t rank) {
+  const expression values =
+      e.define("values", e.call("tl.gather", {x, order, e.integer(static_cast<std::int64_t>(rank) - 1)}, e.type_of(x)));
+  const expression both[] = {values, e.cast(order, dtype::i64)};
+  e.results(both);
+}
+
+std::int64_t lane_count(triton_emitter& e, const dimension& d) {
+  if (d.size <= 0) e.unsupported("sorting a number of lanes that is known only at run time");
+  std::int64_t lanes = 1;
+  while (lanes < d.size) lanes *= 2;
+  return lanes;
+}
+
+} // namespace
+
+/// `sort(x, dim, descending)`, and with `.stable` `sort(x, stable, dim, descending)`.
+void sort(emitter& base, const node& n) {
+  triton_emitter& e = self(base);
+  const std::size_t shift = n.target.ends_with(".stable") ? 1 : 0;
+  const node_id x_node = e.operand_node(0);
+  if (x_node == no_node || e.shape_of(x_node).empty()) e.malformed("sort needs a tile");
+  const std::span<const dimension> shape = e.shape_of(x_node);
+  const argument* dim = e.keyword("dim") != nullptr ? e.keyword("dim") : e.argument_at(1 + shift);
+  const argument* descending = e.keyword("descending") != nullptr ? e.keyword("descending") : e.argument_at(2 + shift);
+  check_last(e, dim, shape.size());
+  const expression x = e.tile_operand(0);
+  sorted_results(e, x, sorted_order(e, x, shape, truth_of(descending), lane_count(e, shape.back())), shape.size());
+}
+
+/// `topk(x, k, dim, largest, sorted)`.
+void topk(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const node_id x_node = e.operand_node(0);
+  const argument* k = e.argument_at(1);
+  if (x_node == no_node || e.shape_of(x_node).empty() || k == nullptr || k->what != argument::kind::integer)
+    e.malformed("topk needs a tile and a count");
+  const std::span<const dimension> shape = e.shape_of(x_node);
+  const argument* largest = e.keyword("largest") != nullptr ? e.keyword("largest") : e.argument_at(3);
+  check_last(e, e.keyword("dim") != nullptr ? e.keyword("dim") : e.argument_at(2), shape.size());
+  if ((k->integer & (k->integer - 1)) != 0 || k->integer < 1) e.unsupported("a count that is no power of two");
+  const expression x = e.tile_operand(0);
+  sorted_results(e, x, sorted_order(e, x, shape, largest == nullptr || truth_of(largest), k->integer), shape.size());
 }
 
 void variance(emitter& base, const node&) {

@@ -65,8 +65,21 @@ void subscript(emitter& base, const node&) {
       e.unsupported("a tile cannot be indexed");
     }
   }
-  if (e.is_literal(x) || !inserts) return e.result(x);
-  e.result(e.subscript(x, items));
+  // A view of a variable costs nothing: it stands where it is used.
+  e.set_value(e.current, e.is_literal(x) || !inserts ? x : e.subscript(x, items));
+}
+
+void unsqueeze(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  const expression x = e.operand(0);
+  const std::size_t rank = e.shape_of(e.current).size();
+  const argument* dim = e.argument_at(1);
+  if (dim == nullptr || dim->what != argument::kind::integer) e.malformed("unsqueeze needs a dimension");
+  const std::int64_t at = dim->integer < 0 ? dim->integer + static_cast<std::int64_t>(rank) : dim->integer;
+  if (e.is_literal(x) || rank_of(e, 0) == 0) return reshaped(e, x, {});
+  std::vector<expression> items(rank, e.text(":"));
+  items[static_cast<std::size_t>(at)] = e.none();
+  e.set_value(e.current, e.subscript(x, items));
 }
 
 void reshape(emitter& base, const node&) {
@@ -168,6 +181,34 @@ void stack(emitter& base, const node&) {
   e.result(e.call("tl.permute", {joined, e.list(order)}, type));
 }
 
+/// Two tiles of one shape, one behind the other: stacked, then the new dimension joined with the old.
+void cat(emitter& base, const node&) {
+  triton_emitter& e = self(base);
+  std::vector<expression> parts;
+  std::span<const dimension> shape;
+  for (const argument& a : list(e, 0)) {
+    if (a.what != argument::kind::node) e.malformed("cat is of tiles");
+    if (!shape.empty() && !same_lanes(shape, e.shape_of(a.node))) e.unsupported("cat of tiles of different shapes");
+    shape = e.shape_of(a.node);
+    parts.push_back(e.as_tile(a.node, e.value_of(a.node)));
+  }
+  if (parts.size() == 1) return e.set_value(e.current, parts[0]);
+  if (parts.size() != 2) e.unsupported("Triton joins two tiles at a time: cat of another number");
+  const std::int64_t rank = static_cast<std::int64_t>(shape.size());
+  const argument* dim = e.argument_at(1);
+  std::int64_t at = dim == nullptr ? 0 : dim->integer;
+  if (at < 0) at += rank;
+  if (at < 0 || at >= rank) e.malformed("a dimension that the tiles do not have");
+  const dtype type = e.type_of(e.current);
+  std::vector<expression> order; // the two tiles' dimension ahead of the one they are put together along
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (d == at) order.push_back(e.integer(rank));
+    order.push_back(e.integer(d));
+  }
+  const expression joined = e.call("tl.permute", {e.call("tl.join", {parts[0], parts[1]}, type), e.list(order)}, type);
+  e.result(e.call("tl.reshape", {joined, e.shape_list(e.shape_of(e.current))}, type));
+}
+
 void gather(emitter& base, const node&) {
   triton_emitter& e = self(base);
   const argument* dim = e.argument_at(1);
@@ -184,6 +225,16 @@ void full(emitter& base, const node& n) {
   const dtype type = n.type.what == device_ir::type::kind::tensor ? n.type.element : e.type_of(value);
   if (e.is_literal(value)) return e.set_value(e.current, e.cast(value, type));
   if (e.shape_of(e.current).empty()) return e.result(value);
+  e.result(e.call("tl.full", {e.shape_list(e.shape_of(e.current)), value, e.dtype_name(type)}, type));
+}
+
+/// A constant in the shape of another tile.
+void full_like(emitter& base, const node& n) {
+  triton_emitter& e = self(base);
+  const dtype type = n.type.what == device_ir::type::kind::tensor ? n.type.element : e.type_of(e.current);
+  const operation o = e.plan->at(e.current).op;
+  const expression value = o == operation::aten_full_like ? e.operand(1) : e.integer(o == operation::aten_ones_like ? 1 : 0);
+  if (e.is_literal(value)) return e.set_value(e.current, e.cast(value, type));
   e.result(e.call("tl.full", {e.shape_list(e.shape_of(e.current)), value, e.dtype_name(type)}, type));
 }
 
