@@ -34,6 +34,13 @@ struct access {
   std::size_t rank = 0;
 };
 
+/// A tensor's tiles of one shape, which the launcher describes to the hardware.
+struct descriptor {
+  std::int32_t tensor = -1;
+  std::vector<std::int64_t> block_shape; ///< by dimension of the tensor
+  codegen::variable name = codegen::no_variable;
+};
+
 /// Which dimensions a reduction takes, ascending, and whether they stay with size 1.
 struct reduction_shape {
   std::vector<std::int64_t> dims;
@@ -90,7 +97,12 @@ public:
   enum class helper : std::uint8_t { maximum, minimum, product, count_ };
   [[nodiscard]] std::string_view use(helper h);
 
+  /// The parameter that describes a tensor's tiles of this shape.
+  [[nodiscard]] expression describe(std::int32_t tensor, std::span<const std::int64_t> block_shape);
+
   std::vector<bool> block_size_used; ///< by block
+  std::vector<descriptor> descriptors;
+  std::int64_t widest_product = 0; ///< columns of the widest matrix product of whole warp groups
   std::vector<bool> helper_used;
   std::vector<std::int32_t> whole_open; ///< whole reductions opened so far
   codegen::body kernel_body = codegen::no_body;

@@ -33,7 +33,7 @@ SIZES = {
     "jagged_dense_add_2d": {256: 10, 257: 11},
     "jagged_softmax_kernel": {512: 6, 513: 7},
     "helion_gdn_fwd_h": {80: 2, 8: 2, 16: 2, 4096: 512},
-    "helion_mamba2_chunk_scan_kernel": {80: 2, 8: 2, 256: 32, 4096: 512},
+    "helion_mamba2_chunk_scan_kernel": {80: 2, 8: 2, 256: 64, 4096: 1024},
     "_nvfp4_gemv_bf16in_triton_body": {},
     "rope_fwd": {},
     "jagged_layer_norm_kernel": {32: 6, 33: 7},
@@ -48,11 +48,12 @@ class Tensor:
     """What a kernel needs of a tensor: an address and an element type."""
 
     class Dtype(str):
-        pass
+        itemsize = 1
 
     def __init__(self, storage, dtype):
         self.storage = storage
-        self.dtype = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "f8e4m3fn": "fp8e4nv", "f8e5m2": "fp8e5", "b8": "i1"}.get(dtype, dtype)
+        self.dtype = Tensor.Dtype({"f64": "fp64", "f32": "fp32", "f16": "fp16", "f8e4m3fn": "fp8e4nv", "f8e5m2": "fp8e5", "b8": "i1"}.get(dtype, dtype))
+        self.dtype.itemsize = storage.itemsize
 
     def data_ptr(self):
         return self.storage.ctypes.data
@@ -71,7 +72,7 @@ def patch_interpreter():
 
     def implicit(arg):
         if isinstance(arg, Tensor):
-            ty = triton.language.str_to_ty("*" + arg.dtype, None)
+            ty = triton.language.str_to_ty("*" + str(arg.dtype), None)
             return triton.language.tensor(interpreter.TensorHandle(np.array([arg.data_ptr()], np.uint64), ty), ty)
         return convert(arg)
 
@@ -222,7 +223,7 @@ def symbols_of(d):
         else:
             values[name] = min(int(hint), 1 << 30) if hint else 4
     if d.kernel == "matmul_bf16_int4":
-        values.update(s55=32, s84=64, s85=4, s86=40)
+        values.update(s55=256, s84=512, s85=4, s86=40)
     if d.kernel == "moe_matmul_ogs":
         values.update(s8=20, s28=3, s37=4, s55=3, s62=24, s63=30, s84=24, s85=30, u0=12)
     if d.kernel.startswith("low_mem_dropout"):

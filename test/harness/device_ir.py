@@ -215,6 +215,7 @@ class Interpreter:
         env = {}
         for (name, type_), a in zip(g.parameters, arguments, strict=True):
             env[name] = a
+        caller, self.graph = getattr(self, "graph", None), g.name
         for name, type_, expression in g.statements:
             try:
                 v = self.statement(type_, expression, env)
@@ -224,6 +225,7 @@ class Interpreter:
             if isinstance(v, Value):
                 v.node = (name, expression, env)
             env[name] = v
+        self.graph = caller
         return self.argument(g.result, env)
 
     def argument(self, e, env):
@@ -497,9 +499,7 @@ class Interpreter:
         return np.broadcast_arrays(offset, valid)
 
     def block_symbol(self, e, env):
-        if not isinstance(e, ast.Name) or e.id not in self.block_names:
-            return None
-        return self.block_names[e.id]
+        return self.block_names.get((self.graph, e.id)) if isinstance(e, ast.Name) else None
 
     @property
     def block_names(self):
@@ -510,7 +510,7 @@ class Interpreter:
                 for name, type_, _ in g.statements:
                     m = re.fullmatch(r"Sym\((\w+)\)", type_ or "")
                     if m and m[1] in self.sizes:
-                        self._block_names[name] = self.d.block_of[m[1]]
+                        self._block_names[g.name, name] = self.d.block_of[m[1]]
         return self._block_names
 
     def do_load(self, args, kwargs):

@@ -41,6 +41,8 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
   helper_used.assign(static_cast<std::size_t>(helper::count_), false);
   whole_open.clear();
   functions.clear();
+  descriptors.clear();
+  widest_product = 0;
   accumulating_.clear();
   kernel_body = root_body = codegen::no_body;
   for (const block_plan& block : p.blocks) reserve_name(keep(fmt::format("_BLOCK_SIZE_{}", block.id)));

@@ -1,4 +1,5 @@
 module;
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -71,6 +72,7 @@ void multiply(triton_emitter& e, product p) {
     p.a = e.cast(p.a, type);
     p.b = e.cast(p.b, type);
   }
+  if (lanes(a_shape[rank - 2]) >= 64) e.widest_product = std::max(e.widest_product, std::min<std::int64_t>(lanes(b_shape[rank - 1]), 256));
   // One matrix of a batch: the plain product.
   const bool single = rank == 3 && lanes(a_shape[0]) == 1 && lanes(b_shape[0]) == 1;
   const auto flat = [&](expression x, std::span<const dimension> shape) {

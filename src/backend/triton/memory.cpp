@@ -40,9 +40,39 @@ public:
   access_builder(triton_emitter& e, std::int32_t tensor, std::span<const argument> indices, std::span<const dimension> shape)
       : e_(e), tensor_(tensor), declaration_(e.source->tensors[static_cast<std::size_t>(tensor)]), indices_(indices), shape_(shape) {}
 
+  /// Where a tensor descriptor serves: the box's shape and offsets, by dimension of the tensor. `whole_box` is the shape of
+  /// the value, which a box of the same lanes is reshaped to.
+  struct box {
+    std::vector<std::int64_t> shape;
+    std::vector<expression> offsets;
+    bool drops_dimensions = false;
+  };
+
+  /// The access as a box, or nothing where the hardware could not: it wants 16-byte units, bounds that are the tensor's own,
+  /// strides that are known.
+  std::optional<box> as_box() {
+    read_once();
+    const dtype type = declaration_.element;
+    const std::size_t rank = parts_.size();
+    if (rank < 2 || rank > 5 || type == dtype::b8) return std::nullopt;
+    const std::int64_t bytes = device_ir::size_of(type);
+    box b;
+    for (std::size_t d = 0; d < rank; ++d) {
+      const std::optional<std::int64_t> step = e_.integer_literal(stride(d));
+      const std::int64_t size = constant_size(d);
+      if (!step || size < 1 || (d + 1 == rank ? *step != 1 : *step < 1 || *step * bytes % 16 != 0)) return std::nullopt;
+      const std::optional<std::int64_t> lanes = box_lanes(parts_[d], size);
+      if (!lanes || *lanes > size) return std::nullopt;
+      b.shape.push_back(*lanes);
+      b.drops_dimensions = b.drops_dimensions || parts_[d].what == index_part::kind::scalar;
+    }
+    if (b.shape.back() * bytes < 16) return std::nullopt;
+    for (const index_part& p : parts_) b.offsets.push_back(e_.cast(box_offset(p), dtype::i32));
+    return b;
+  }
+
   access build(expression extra_mask) {
-    read_indices();
-    place_dimensions();
+    read_once();
     access a;
     a.rank = rank_;
     expression offset = codegen::no_expression;
@@ -86,6 +116,29 @@ private:
   std::int64_t constant_size(std::size_t d) const {
     const std::optional<symbolic::number> n = e_.source->symbols.evaluate(e_.source->sizes(declaration_)[d], e_.plan->known);
     return n && n->is_integer ? n->integer : 0;
+  }
+
+  void read_once() {
+    if (!parts_.empty()) return;
+    read_indices();
+    place_dimensions();
+  }
+
+  /// The lanes of a box along one dimension, or nothing where the index is no run of positions that ends with the tensor.
+  std::optional<std::int64_t> box_lanes(const index_part& p, std::int64_t size) {
+    if (p.what == index_part::kind::scalar) return 1;
+    const bool plain =
+        p.what == index_part::kind::block || (p.what == index_part::kind::whole && p.start == 0 && p.step == 1 && p.size == size);
+    const codegen::block_plan* b = plain ? e_.plan->find_block(p.block) : nullptr;
+    if (b == nullptr || b->jagged || b->block_size < 1 || power_of_two_lanes(b->block_size) != b->block_size) return std::nullopt;
+    if (b->constant_extent != std::optional(size)) return std::nullopt;
+    return b->block_size;
+  }
+
+  expression box_offset(const index_part& p) {
+    if (p.what == index_part::kind::scalar) return p.value;
+    if (e_.find_tile(p.block) == nullptr) e_.open_whole(p.block);
+    return e_.tile_offset(p.block);
   }
 
   void read_indices() {
@@ -295,20 +348,89 @@ std::span<const dimension> value_shape(emitter& e, std::size_t operand) {
 
 } // namespace
 
+namespace {
+
+const codegen::access_plan& plan_of_access(const emitter& e) {
+  return e.plan->accesses[static_cast<std::size_t>(e.plan->access_of_node[device_ir::index(e.current)])];
+}
+
+/// Whether the config asks for a descriptor here, and nothing else in the kernel touches the tensor in the other direction:
+/// descriptors and pointers do not see each other's writes.
+bool wants_descriptor(const emitter& e, std::int32_t tensor, bool stores) {
+  if (plan_of_access(e).indexing != device_ir::indexing::tensor_descriptor) return false;
+  for (const codegen::access_plan& a : e.plan->accesses) {
+    const auto arguments = e.source->arguments_of(e.source->at(a.node));
+    const bool same = !arguments.empty() && arguments[0].what == argument::kind::node && e.tensor_of(arguments[0].node) == tensor;
+    if (same && e.plan->at(a.node).live && (e.plan->at(a.node).op != operation::load) != stores) return false;
+  }
+  return true;
+}
+
+bool has_argument(const emitter& e, std::size_t i) {
+  const argument* a = e.argument_at(i);
+  return a != nullptr && a->what != argument::kind::none;
+}
+
+bool load_box(triton_emitter& e, access_builder& builder, std::int32_t tensor) {
+  if (!wants_descriptor(e, tensor, false) || has_argument(e, 2)) return false;
+  const auto box = builder.as_box();
+  if (!box) return false;
+  const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
+  expression value = e.typed(e.method(e.describe(tensor, box->shape), "load", {e.list(box->offsets)}), type);
+  if (box->drops_dimensions) value = e.call("tl.reshape", {value, e.shape_list(e.shape_of(e.current))}, type);
+  e.result(value);
+  return true;
+}
+
+bool store_box(triton_emitter& e, access_builder& builder, std::int32_t tensor) {
+  if (!wants_descriptor(e, tensor, true) || has_argument(e, 3)) return false;
+  const auto box = builder.as_box();
+  const node_id value_node = e.operand_node(2);
+  if (!box || value_node == no_node) return false;
+  // Boxes do not broadcast: the value has all their lanes.
+  std::int64_t lanes = 1;
+  for (const dimension& d : e.shape_of(value_node)) lanes *= d.size;
+  std::int64_t wanted = 1;
+  for (const std::int64_t n : box->shape) wanted *= n;
+  if (lanes != wanted) return false;
+  const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
+  expression value = e.cast(e.tile_operand(2), type);
+  if (e.shape_of(value_node).size() != box->shape.size()) {
+    std::vector<expression> sizes;
+    for (const std::int64_t n : box->shape) sizes.push_back(e.integer(n));
+    value = e.call("tl.reshape", {value, e.list(sizes)}, type);
+  }
+  e.evaluate(e.method(e.describe(tensor, box->shape), "store", {e.list(box->offsets), value}));
+  return true;
+}
+
+} // namespace
+
+expression triton_emitter::describe(std::int32_t tensor, std::span<const std::int64_t> block_shape) {
+  for (const descriptor& d : descriptors)
+    if (d.tensor == tensor && std::equal(d.block_shape.begin(), d.block_shape.end(), block_shape.begin(), block_shape.end()))
+      return name(d.name);
+  const std::string_view of = source->tensors[static_cast<std::size_t>(tensor)].name;
+  const codegen::variable v = new_parameter(keep_joined(of, std::string_view("_tiles")));
+  descriptors.push_back({.tensor = tensor, .block_shape = {block_shape.begin(), block_shape.end()}, .name = v});
+  return name(v);
+}
+
 void load(emitter& base, const node&) {
   triton_emitter& e = self(base);
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) return load_from_tile(e);
-  const access a = access_builder(e, tensor, index_list(e, 1), e.shape_of(e.current)).build(extra_mask(e, 2));
+  access_builder builder(e, tensor, index_list(e, 1), e.shape_of(e.current));
+  if (load_box(e, builder, tensor)) return;
+  const access a = builder.build(extra_mask(e, 2));
   std::vector<expression> arguments{a.pointer};
+  const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
   if (a.mask != codegen::no_expression) {
     arguments.push_back(a.mask);
-    arguments.push_back(e.keyword_argument("other", e.integer(0)));
+    arguments.push_back(e.keyword_argument("other", e.cast(e.integer(0), device_ir::is_float(type) ? type : dtype::i32)));
   }
-  const codegen::access_plan& plan = e.plan->accesses[static_cast<std::size_t>(e.plan->access_of_node[device_ir::index(e.current)])];
-  if (const std::string_view policy = eviction_policy(plan.eviction); !policy.empty())
+  if (const std::string_view policy = eviction_policy(plan_of_access(e).eviction); !policy.empty())
     arguments.push_back(e.keyword_argument("eviction_policy", e.string(policy)));
-  const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
   e.result(e.typed(e.call("tl.load", arguments), type));
 }
 
@@ -316,7 +438,9 @@ void store(emitter& base, const node&) {
   triton_emitter& e = self(base);
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) e.malformed("store needs a host tensor");
-  const access a = access_builder(e, tensor, index_list(e, 1), value_shape(e, 2)).build(extra_mask(e, 3));
+  access_builder builder(e, tensor, index_list(e, 1), value_shape(e, 2));
+  if (store_box(e, builder, tensor)) return;
+  const access a = builder.build(extra_mask(e, 3));
   std::vector<expression> arguments{a.pointer, e.cast(e.operand(2), e.source->tensors[static_cast<std::size_t>(tensor)].element)};
   if (a.mask != codegen::no_expression) arguments.push_back(a.mask);
   e.evaluate(e.call("tl.store", arguments));

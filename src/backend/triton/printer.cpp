@@ -25,12 +25,28 @@ using device_ir::dtype;
 namespace {
 
 // Sorted: Python's keywords, builtins that emitted code calls, and what the module's frame defines.
-constexpr std::array<std::string_view, 60> reserved{
-    "False",    "None",    "True",   "abs",      "and",   "as",       "assert",     "async",     "await",  "bool",  "break",     "class",
-    "continue", "def",     "del",    "dict",     "elif",  "else",     "except",     "finally",   "float",  "for",   "from",      "global",
-    "grid",     "if",      "import", "in",       "int",   "is",       "kernel",     "lambda",    "launch", "len",   "libdevice", "list",
-    "max",      "maxnreg", "min",    "nonlocal", "not",   "num_ctas", "num_stages", "num_warps", "or",     "pass",  "pow",       "print",
-    "raise",    "range",   "return", "round",    "slice", "sum",      "tl",         "triton",    "try",    "tuple", "type",      "while",
+constexpr std::array<std::string_view, 61> reserved{
+    "False",    "None",       "TensorDescriptor",
+    "True",     "abs",        "and",
+    "as",       "assert",     "async",
+    "await",    "bool",       "break",
+    "class",    "continue",   "def",
+    "del",      "dict",       "elif",
+    "else",     "except",     "finally",
+    "float",    "for",        "from",
+    "global",   "grid",       "if",
+    "import",   "in",         "int",
+    "is",       "kernel",     "lambda",
+    "launch",   "len",        "libdevice",
+    "list",     "max",        "maxnreg",
+    "min",      "nonlocal",   "not",
+    "num_ctas", "num_stages", "num_warps",
+    "or",       "pass",       "pow",
+    "print",    "raise",      "range",
+    "return",   "round",      "slice",
+    "sum",      "tl",         "triton",
+    "try",      "tuple",      "type",
+    "while",
 };
 static_assert(std::is_sorted(reserved.begin(), reserved.end()));
 
@@ -173,6 +189,7 @@ public:
     e_.resolve_names(e_.kernel_body);
     std::string body;
     e_.print_body(e_.kernel_body, body, 1);
+    for (std::size_t i = 0; i < d_.tensors.size(); ++i) in_kernel_.push_back(mentions(body, tensor_names_[i]));
     write_imports(body);
     write_block_sizes(body);
     write_functions(body);
@@ -187,6 +204,7 @@ private:
   std::string& out_;
   void (*launch_options_)(const device_ir::config&, std::string&);
   std::vector<std::string_view> tensor_names_; ///< by host tensor
+  std::vector<bool> in_kernel_;                ///< by host tensor: the kernel takes a pointer to it
   std::string kernel_name_;
 
   template <class... T> void line(fmt::format_string<T...> format, T&&... arguments) {
@@ -402,6 +420,7 @@ private:
   void write_imports(const std::string& body) {
     out_ += "import triton\nimport triton.language as tl\n";
     if (mentions(body, "libdevice") || mentions(e_.functions, "libdevice")) out_ += "from triton.language.extra import libdevice\n";
+    if (!e_.descriptors.empty()) out_ += "from triton.tools.tensor_descriptor import TensorDescriptor\n";
     out_ += '\n';
   }
 
@@ -427,7 +446,8 @@ private:
   void write_kernel(const std::string& body) {
     std::vector<std::string> parameters;
     for (std::size_t i = 0; i < d_.tensors.size(); ++i)
-      if (e_.tensor_used(static_cast<std::int32_t>(i))) parameters.emplace_back(tensor_names_[i]);
+      if (in_kernel_[i]) parameters.emplace_back(tensor_names_[i]);
+    for (const descriptor& d : e_.descriptors) parameters.emplace_back(e_.name_of(d.name));
     for (const symbolic::symbol s : kernel_symbols()) parameters.push_back(symbol_parameter(s));
     line("\n@triton.jit\ndef {}({}):", kernel_name_, fmt::join(parameters, ", "));
     out_ += body;
@@ -480,7 +500,8 @@ private:
     for (const symbolic::symbol s : codegen::launch_symbols(plan_)) parameters.push_back(symbol_name(s));
     std::vector<std::string> arguments;
     for (std::size_t i = 0; i < d_.tensors.size(); ++i)
-      if (e_.tensor_used(static_cast<std::int32_t>(i))) arguments.emplace_back(tensor_names_[i]);
+      if (in_kernel_[i]) arguments.emplace_back(tensor_names_[i]);
+    for (const descriptor& d : e_.descriptors) arguments.emplace_back(e_.name_of(d.name));
     for (const symbolic::symbol s : in_kernel) arguments.push_back(symbol_name(s));
     if (persistent())
       out_ += "\n\ndef _multiprocessors():\n    try:\n        driver = triton.runtime.driver.active\n"
@@ -495,12 +516,43 @@ private:
     } else {
       line("    grid = ({}{})", fmt::join(counts, ", "), counts.size() == 1 ? "," : "");
     }
+    const std::string indent(never_empty() ? 4 : 8, ' ');
     if (!never_empty()) line("    if all(grid):");
+    for (const descriptor& d : e_.descriptors) write_descriptor(d, indent);
     std::string options;
-    launch_options_(*plan_.config, options);
+    launch_options_(launch_config(), options);
     std::string call = fmt::format("{}", fmt::join(arguments, ", "));
     if (call.empty() && options.starts_with(", ")) options.erase(0, 2);
-    line("{}{}[grid]({}{})", never_empty() ? "    " : "        ", kernel_name_, call, options);
+    line("{}{}[grid]({}{})", indent, kernel_name_, call, options);
+  }
+
+  void write_descriptor(const descriptor& d, std::string_view indent) {
+    const device_ir::host_tensor& t = d_.tensors[static_cast<std::size_t>(d.tensor)];
+    const auto printed = [&](std::span<const symbolic::expression> all) {
+      std::string text;
+      for (const symbolic::expression x : all) {
+        if (!text.empty()) text += ", ";
+        e_.print_expression(e_.symbolic(x), text);
+      }
+      return text;
+    };
+    line("{}{} = TensorDescriptor({}, [{}], [{}], [{}])", indent, e_.name_of(d.name), tensor_names_[static_cast<std::size_t>(d.tensor)],
+         printed(d_.sizes(t)), printed(d_.strides(t)), fmt::join(d.block_shape, ", "));
+  }
+
+  /// The config, without a limit on registers that no product of this width can be compiled with.
+  device_ir::config launch_config() {
+    device_ir::config c;
+    c.num_warps = plan_.config->num_warps;
+    c.num_stages = plan_.config->num_stages;
+    c.num_ctas = plan_.config->num_ctas;
+    c.occupancy = plan_.config->occupancy;
+    c.maxnreg = plan_.config->maxnreg;
+    if (c.maxnreg && e_.widest_product > 0 && *c.maxnreg < e_.widest_product / 2 + 24) {
+      e_.notes.push_back(fmt::format("maxnreg {} is too low for a matrix product of {} columns; left out", *c.maxnreg, e_.widest_product));
+      c.maxnreg.reset();
+    }
+    return c;
   }
 
   /// Whether the grid has programs whatever the symbols are.
