@@ -124,6 +124,13 @@ expression triton_emitter::mask_of(std::span<const dimension> shape) {
       continue;
     }
     if (!b.mask) continue;
+    if (find_tile(block) == nullptr && b.role != block_role::whole && b.role != block_role::rolled) {
+      // Lanes that a finished loop has gone over: they all were valid once, if there were enough positions.
+      if (b.extent == symbolic::no_expression || (b.constant_extent && *b.constant_extent >= b.block_size)) continue;
+      const expression lanes = call("tl.arange", {integer(0), block_size_name(block)}, dtype::i32);
+      with(along(binary(op::less, lanes, symbolic(b.extent)), d, shape.size()));
+      continue;
+    }
     if (find_tile(block) == nullptr) open_whole(block);
     if (const expression m = tile(block).mask; m != codegen::no_expression) with(along(m, d, shape.size()));
   }

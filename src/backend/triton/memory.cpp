@@ -81,12 +81,18 @@ public:
       if (term == codegen::no_expression) continue;
       offset = offset == codegen::no_expression ? term : e_.binary(op::add, offset, term);
     }
-    const expression base = e_.tensor_value(tensor_);
-    const bool nothing = offset == codegen::no_expression || e_.integer_literal(offset) == std::optional<std::int64_t>(0);
-    a.pointer = nothing ? base : e_.binary(op::add, base, offset);
     for (const index_part& p : parts_) add_mask(p);
     if (extra_mask != codegen::no_expression) and_mask(extra_mask);
     a.mask = mask_;
+    a.repeats = repeats_;
+    // Lanes that all read one element still need addresses of their own, where some of them are masked.
+    if (repeats_ && mask_ != codegen::no_expression && shape_.size() == rank_) {
+      const expression zeros = e_.call("tl.zeros", {e_.shape_list(shape_), e_.dtype_name(dtype::i32)}, dtype::i32);
+      offset = offset == codegen::no_expression ? zeros : e_.binary(op::add, offset, zeros);
+    }
+    const expression base = e_.tensor_value(tensor_);
+    const bool nothing = offset == codegen::no_expression || e_.integer_literal(offset) == std::optional<std::int64_t>(0);
+    a.pointer = nothing ? base : e_.binary(op::add, base, offset);
     return a;
   }
 
@@ -102,6 +108,7 @@ private:
   std::size_t tensor_first_ = 0; ///< where the dimensions of tensor indices begin
   std::size_t tensor_rank_ = 0;
   expression mask_ = codegen::no_expression;
+  bool repeats_ = false; ///< a dimension of stride 0 has lanes
   std::vector<std::int32_t> masked_;
 
   expression stride(std::size_t d) {
@@ -229,7 +236,10 @@ private:
       value = e_.binary(op::multiply, value, e_.integer(p.step));
       value = e_.binary(op::add, value, e_.integer(p.start));
     }
-    if (e_.integer_literal(by) == std::optional<std::int64_t>(0)) return codegen::no_expression;
+    if (e_.integer_literal(by) == std::optional<std::int64_t>(0)) {
+      repeats_ = repeats_ || (p.what != index_part::kind::scalar && !is_single_lane(p));
+      return codegen::no_expression;
+    }
     if (wide() && e_.type_of(value) != dtype::i64) value = e_.cast(value, dtype::i64);
     if (p.what == index_part::kind::tensor) value = shaped(value, p.first_dimension, e_.shape_of(p.tensor).size());
     else if (p.what != index_part::kind::scalar) value = e_.along(value, p.first_dimension, rank_);
@@ -431,7 +441,9 @@ void load(emitter& base, const node&) {
   }
   if (const std::string_view policy = eviction_policy(plan_of_access(e).eviction); !policy.empty())
     arguments.push_back(e.keyword_argument("eviction_policy", e.string(policy)));
-  e.result(e.typed(e.call("tl.load", arguments), type));
+  expression value = e.typed(e.call("tl.load", arguments), type);
+  if (a.repeats && a.mask == codegen::no_expression) value = e.call("tl.broadcast_to", {value, e.shape_list(e.shape_of(e.current))}, type);
+  e.result(value);
 }
 
 void store(emitter& base, const node&) {
@@ -441,6 +453,7 @@ void store(emitter& base, const node&) {
   access_builder builder(e, tensor, index_list(e, 1), value_shape(e, 2));
   if (store_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 3));
+  if (a.repeats) e.unsupported("a store to a tensor that repeats its elements (stride 0)");
   std::vector<expression> arguments{a.pointer, e.cast(e.operand(2), e.source->tensors[static_cast<std::size_t>(tensor)].element)};
   if (a.mask != codegen::no_expression) arguments.push_back(a.mask);
   e.evaluate(e.call("tl.store", arguments));
