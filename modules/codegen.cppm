@@ -342,6 +342,8 @@ struct dialect {
   std::string_view infinity;  ///< `float("inf")`, `INFINITY`
   std::string_view negative_infinity;
   std::string_view not_a_number;
+  std::string_view least;     ///< callee of the least of two scalars (`min`); empty: a choice between them
+  std::string_view greatest;
   std::string_view true_;     ///< `True`, `true`
   std::string_view false_;
   /// The type in which `+ - *` are computed on values of a type, and that of everything else (transcendentals, division).
@@ -496,6 +498,8 @@ public:
   [[nodiscard]] expression unary(op o, expression a);
   [[nodiscard]] expression binary(op o, expression a, expression b);
   [[nodiscard]] expression select(expression test, expression a, expression b);
+  [[nodiscard]] expression least(expression a, expression b); ///< of two scalars
+  [[nodiscard]] expression greatest(expression a, expression b);
   [[nodiscard]] expression mark_non_negative(expression e); ///< the same expression, known to be at least 0
   [[nodiscard]] bool is_zero(expression e) const noexcept;  ///< a literal 0 (negative zero is not)
   [[nodiscard]] expression typed(expression e, dtype as); ///< the same expression, known to have that type
@@ -645,6 +649,7 @@ protected:
   const kernel_plan& the_plan() const noexcept { return *plan; }
 
 private:
+  [[nodiscard]] expression push_extreme(std::string_view callee, expression a, expression b);
   [[nodiscard]] const argument* repeated(std::size_t i) const noexcept;
   [[nodiscard]] std::string place() const; ///< file:line of the node being lowered
   [[noreturn]] void throw_missing(muster::operation o, const node& n) const;

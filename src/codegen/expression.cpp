@@ -276,6 +276,27 @@ expression emitter::select(expression test, expression a, expression b) {
               all);
 }
 
+expression emitter::least(expression a, expression b) {
+  const std::optional<std::int64_t> x = integer_literal(a);
+  const std::optional<std::int64_t> y = integer_literal(b);
+  if (x && y) return *x <= *y ? a : b;
+  if (language->least.empty()) return select(binary(op::less, a, b), a, b);
+  return push_extreme(language->least, a, b);
+}
+
+expression emitter::greatest(expression a, expression b) {
+  const std::optional<std::int64_t> x = integer_literal(a);
+  const std::optional<std::int64_t> y = integer_literal(b);
+  if (x && y) return *x >= *y ? a : b;
+  if (language->greatest.empty()) return select(binary(op::greater, a, b), a, b);
+  return push_extreme(language->greatest, a, b);
+}
+
+expression emitter::push_extreme(std::string_view callee, expression a, expression b) {
+  const expression both = call(callee, {a, b}, type_of(select(text("_", dtype::b8), a, b)));
+  return at(a).non_negative && at(b).non_negative ? mark_non_negative(both) : both;
+}
+
 expression emitter::cast(expression e, dtype to) {
   const expression_node n = at(e);
   switch (n.what) {
@@ -321,9 +342,6 @@ expression emitter::symbolic(symbolic::expression e) {
     return all;
   };
   const auto binary_of = [&](op o) { return fold_left([&](expression a, expression b) { return binary(o, a, b); }); };
-  const auto extreme = [&](op keep_left) {
-    return fold_left([&](expression a, expression b) { return select(binary(keep_left, a, b), a, b); });
-  };
   switch (k) {
   case symbolic::kind::negate: return unary(op::negate, parts[0]);
   case symbolic::kind::add: return binary_of(op::add);
@@ -338,8 +356,8 @@ expression emitter::symbolic(symbolic::expression e) {
   case symbolic::kind::mod:
   case symbolic::kind::python_mod: return binary(op::modulo, parts[0], parts[1]);
   case symbolic::kind::power: return power_of(parts[0], parts[1]);
-  case symbolic::kind::minimum: return extreme(op::less_equal);
-  case symbolic::kind::maximum: return extreme(op::greater_equal);
+  case symbolic::kind::minimum: return fold_left([&](expression a, expression b) { return least(a, b); });
+  case symbolic::kind::maximum: return fold_left([&](expression a, expression b) { return greatest(a, b); });
   case symbolic::kind::to_float: return cast(parts[0], language->symbol_real);
   case symbolic::kind::ceil_div:
     if (has(intrinsic::ceil_divide)) return call(intrinsic::ceil_divide, {parts[0], parts[1]}, type_of(parts[0]));

@@ -112,7 +112,7 @@ expression emitter::tile_end(std::int32_t block) {
   const block_plan& b = plan->blocks[at_index(block)];
   const expression end = binary(op::add, t.offset, block_size(block));
   if (!b.mask || t.end == codegen::no_expression) return end;
-  return select(binary(op::less, end, t.end), end, t.end);
+  return least(end, t.end);
 }
 
 expression emitter::tile_id(std::int32_t block) {

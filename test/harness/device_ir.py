@@ -328,15 +328,25 @@ class Interpreter:
 
     do_for_loop_step = do_for_loop
 
+    def do_while_loop(self, args, kwargs):
+        condition, body, carried = args
+        g, values, result = self.d.graphs[body], list(carried), None
+        phis = self.carried_results(g, len(carried))
+        while np.all(scalar(self.run_graph(self.d.graphs[condition], values)[0])):
+            result = self.run_graph(g, values)
+            for position, parameter in phis.items():
+                values[parameter] = result[position]
+        return result if result is not None else [carried[phis[i]] if i in phis else None for i in range(len(g.result.elts))]
+
     def carried_results(self, g, count):
         """Which result of a loop's body becomes which parameter: found from the `_phi`s that join them in the caller."""
         dtype, dims, types, env = self.call
         call = types
         found = {}
-        arguments = [a.id if isinstance(a, ast.Name) else None for a in call[3].elts]
+        arguments = [a.id if isinstance(a, ast.Name) else None for a in next(x for x in reversed(call) if isinstance(x, ast.List)).elts]
         for caller in self.d.graphs.values():
             for name, _, e in caller.statements:
-                if not (isinstance(e, ast.Call) and "for_loop" in ast.unparse(e.func) and [ast.dump(a) for a in e.args] == [ast.dump(a) for a in call]):
+                if not (isinstance(e, ast.Call) and "_loop" in ast.unparse(e.func) and [ast.dump(a) for a in e.args] == [ast.dump(a) for a in call]):
                     continue
                 items = {n: x.slice.value for n, _, x in caller.statements if isinstance(x, ast.Subscript) and x.value.id == name}
                 for _, _, x in caller.statements:

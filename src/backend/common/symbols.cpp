@@ -60,9 +60,9 @@ expression apply_operator(emitter& e, operation o) {
   case operation::not_: return e.unary(op::logical_not, e.operand(0));
   case operation::py_abs: return e.select(e.binary(op::less, e.operand(0), e.integer(0)), e.unary(op::negate, e.operand(0)), e.operand(0));
   case operation::py_min:
-  case operation::py_sym_min: return e.select(binary(op::less_equal), e.operand(0), e.operand(1));
+  case operation::py_sym_min: return e.least(e.operand(0), e.operand(1));
   case operation::py_max:
-  case operation::py_sym_max: return e.select(binary(op::greater_equal), e.operand(0), e.operand(1));
+  case operation::py_sym_max: return e.greatest(e.operand(0), e.operand(1));
   case operation::py_float:
   case operation::py_sym_float: return e.cast(e.operand(0), e.language->symbol_real);
   case operation::py_int:

@@ -201,13 +201,28 @@ private:
     p.size = stop > p.start ? (stop - p.start + p.step - 1) / p.step : 0;
   }
 
+  /// Whether tensor indices have dimensions of their own each, instead of broadcasting together: the value's rank says it,
+  /// and where the value is a scalar, one-dimensional ones do.
+  bool places_tensors_apart() const {
+    std::size_t lanes = 0;
+    std::size_t ranks = 0;
+    for (const index_part& p : parts_) {
+      if (p.what == index_part::kind::tensor) ranks += e_.shape_of(p.tensor).size();
+      else if (p.what != index_part::kind::scalar) ++lanes;
+    }
+    return shape_.empty() ? tensor_rank_ == 1 : shape_.size() == lanes + ranks;
+  }
+
   /// Says which dimensions of the value each index gives.
   void place_dimensions() {
     bool placed = false;
+    const bool apart = places_tensors_apart();
     for (index_part& p : parts_) {
       p.first_dimension = rank_;
       if (p.what == index_part::kind::block || p.what == index_part::kind::whole || p.what == index_part::kind::none) {
         ++rank_;
+      } else if (p.what == index_part::kind::tensor && apart) {
+        rank_ += e_.shape_of(p.tensor).size();
       } else if (p.what == index_part::kind::tensor) {
         if (!placed) {
           tensor_first_ = rank_;
@@ -232,10 +247,6 @@ private:
     if (p.what == index_part::kind::block || (p.what == index_part::kind::whole && p.block >= 0)) value = e_.tile_indices(p.block);
     else if (p.what == index_part::kind::whole)
       value = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
-    if (p.what == index_part::kind::whole) {
-      value = e_.binary(op::multiply, value, e_.integer(p.step));
-      value = e_.binary(op::add, value, e_.integer(p.start));
-    }
     if (e_.integer_literal(by) == std::optional<std::int64_t>(0)) {
       repeats_ = repeats_ || (p.what != index_part::kind::scalar && !is_single_lane(p));
       return codegen::no_expression;
@@ -243,7 +254,10 @@ private:
     if (wide() && e_.type_of(value) != dtype::i64) value = e_.cast(value, dtype::i64);
     if (p.what == index_part::kind::tensor) value = shaped(value, p.first_dimension, e_.shape_of(p.tensor).size());
     else if (p.what != index_part::kind::scalar) value = e_.along(value, p.first_dimension, rank_);
-    return e_.binary(op::multiply, value, by);
+    if (p.what != index_part::kind::whole) return e_.binary(op::multiply, value, by);
+    const dtype index = wide() ? dtype::i64 : e_.plan->index_dtype;
+    const expression steps = e_.binary(op::multiply, value, e_.binary(op::multiply, by, e_.integer(p.step, index)));
+    return e_.binary(op::add, steps, e_.binary(op::multiply, by, e_.integer(p.start, index)));
   }
 
   /// A tile of one lane is at its offset: a scalar, where another index gives the access its shape.

@@ -162,6 +162,8 @@ const codegen::dialect language{
     .infinity = "float(\"inf\")",
     .negative_infinity = "float(\"-inf\")",
     .not_a_number = "float(\"nan\")",
+    .least = "min",
+    .greatest = "max",
     .true_ = "True",
     .false_ = "False",
     .arithmetic = arithmetic,
@@ -183,29 +185,68 @@ public:
 
   void write() {
     name_parameters();
-    e_.kernel_body = e_.current_body();
-    write_roots();
-    e_.mark_live(e_.kernel_body);
-    e_.resolve_names(e_.kernel_body);
-    std::string body;
-    e_.print_body(e_.kernel_body, body, 1);
-    for (std::size_t i = 0; i < d_.tensors.size(); ++i) in_kernel_.push_back(mentions(body, tensor_names_[i]));
-    write_imports(body);
-    write_block_sizes(body);
-    write_functions(body);
-    write_kernel(body);
+    split_phases();
+    for (kernel& k : kernels_) lower(k);
+    std::string bodies;
+    for (const kernel& k : kernels_) bodies += k.body;
+    write_imports(bodies);
+    write_block_sizes(bodies);
+    write_functions(bodies);
+    for (const kernel& k : kernels_) write_kernel(k);
     write_launch();
   }
 
 private:
+  /// The roots of one phase. A kernel of its own: what is launched behind another kernel runs behind it.
+  struct kernel {
+    std::string_view name;
+    std::span<const codegen::root_plan> roots;
+    std::string body;
+    std::vector<std::string> parameters;
+    std::vector<std::string> arguments;
+  };
+
   triton_emitter& e_;
   const codegen::kernel_plan& plan_;
   const device_ir::document& d_;
   std::string& out_;
   void (*launch_options_)(const device_ir::config&, std::string&);
   std::vector<std::string_view> tensor_names_; ///< by host tensor
-  std::vector<bool> in_kernel_;                ///< by host tensor: the kernel takes a pointer to it
-  std::string kernel_name_;
+  std::vector<kernel> kernels_;
+
+  void split_phases() {
+    const std::span<const codegen::root_plan> roots(plan_.roots);
+    const std::string base = d_.kernel.ends_with("_kernel") ? std::string(d_.kernel) : fmt::format("{}_kernel", d_.kernel);
+    const bool several = roots.front().phase != roots.back().phase;
+    for (std::size_t first = 0; first < roots.size();) {
+      std::size_t end = first + 1;
+      while (end < roots.size() && roots[end].phase == roots[first].phase) ++end;
+      const std::string_view name = e_.unique_name(e_.keep(several ? fmt::format("{}_{}", base, kernels_.size()) : base));
+      kernels_.push_back({.name = name, .roots = roots.subspan(first, end - first), .body = {}, .parameters = {}, .arguments = {}});
+      first = end;
+    }
+  }
+
+  void lower(kernel& k) {
+    const codegen::body inside = e_.new_body();
+    {
+      const auto guard = e_.into(inside);
+      e_.kernel_body = inside;
+      write_programs(k.roots);
+    }
+    e_.mark_live(inside);
+    e_.resolve_names(inside);
+    e_.print_body(inside, k.body, 1);
+    const auto add = [&](std::string_view name, std::string parameter) {
+      if (!mentions(k.body, name)) return;
+      k.parameters.push_back(std::move(parameter));
+      k.arguments.emplace_back(name);
+    };
+    for (const std::string_view name : tensor_names_) add(name, std::string(name));
+    for (const descriptor& d : e_.descriptors) add(e_.name_of(d.name), std::string(e_.name_of(d.name)));
+    for (const symbolic::symbol s : codegen::launch_symbols(plan_))
+      if (e_.parameter_used(s)) add(symbol_name(s), symbol_parameter(s));
+  }
 
   template <class... T> void line(fmt::format_string<T...> format, T&&... arguments) {
     fmt::format_to(std::back_inserter(out_), format, std::forward<T>(arguments)...);
@@ -223,7 +264,6 @@ private:
       tensor_names_.push_back(e_.name_of(v));
       e_.bind_tensor(static_cast<std::int32_t>(i), e_.name(v));
     }
-    kernel_name_ = e_.unique_name(d_.kernel.ends_with("_kernel") ? std::string(d_.kernel) : fmt::format("{}_kernel", d_.kernel));
   }
 
   // -- the grid
@@ -255,42 +295,11 @@ private:
   /// Program ids are never negative, so // and % are right as they stand.
   expression non_negative(expression e) { return e_.mark_non_negative(e); }
 
-  void write_roots() {
-    if (plan_.roots.size() == 1) {
-      write_root_programs(plan_.roots[0], no_expression_);
-      return;
-    }
-    for (const codegen::root_plan& r : plan_.roots)
-      if (r.phase != plan_.roots[0].phase)
-        throw BackendUnsupported(e_.target->name, "barrier", "a barrier between phases needs a grid whose programs all run at once",
-                                 d_.file);
-    expression start = e_.integer(0, plan_.index_dtype);
-    const expression pid = e_.define("pid", program_id(0));
-    for (std::size_t i = 0; i < plan_.roots.size(); ++i) {
-      const expression own = e_.binary(op::subtract, pid, start);
-      start = e_.binary(op::add, start, total_of(plan_.roots[i]));
-      const codegen::statement s = e_.if_then(e_.binary(op::less, pid, start));
-      {
-        const auto guard = e_.into(e_.inner(s));
-        write_root(plan_.roots[i], non_negative(own));
-      }
-      if (i + 1 < plan_.roots.size()) others_.push_back(std::make_unique<codegen::emitter::insertion>(e_, e_.orelse(s), false));
-    }
-    while (!others_.empty()) others_.pop_back();
-  }
-  std::vector<std::unique_ptr<codegen::emitter::insertion>> others_;
-  static constexpr expression no_expression_ = codegen::no_expression;
-
-  expression total_of(const codegen::root_plan& r) {
-    expression total = e_.integer(1, plan_.index_dtype);
-    for (const std::int32_t b : r.blocks) total = e_.binary(op::multiply, total, tile_count(b));
-    return total;
-  }
-
-  /// The programs of the only root: one tile each, or a loop over tiles.
-  void write_root_programs(const codegen::root_plan& r, expression) {
-    if (!persistent()) return write_root(r, no_expression_);
-    const expression total = total_of(r);
+  /// The programs of a kernel: one tile each, or a loop over tiles.
+  void write_programs(std::span<const codegen::root_plan> roots) {
+    if (!persistent()) return write_roots(roots, no_expression_);
+    expression total = e_.integer(0, plan_.index_dtype);
+    for (const codegen::root_plan& r : roots) total = e_.binary(op::add, total, total_of(r));
     const expression count = e_.call("tl.num_programs", {e_.integer(0)}, dtype::i32);
     const codegen::variable v = e_.new_variable("virtual_pid", plan_.index_dtype);
     e_.at(v).non_negative = true;
@@ -301,10 +310,38 @@ private:
       const expression each = e_.define("tiles_a_program", e_.call("tl.cdiv", {total, count}, plan_.index_dtype));
       const expression first = e_.define("first_tile", e_.binary(op::multiply, program_id(0), each));
       const expression last = e_.binary(op::add, first, each);
-      range = e_.call("tl.range", with_range_options({first, e_.call("tl.minimum", {last, total}, plan_.index_dtype)}, 0));
+      range = e_.call("tl.range", with_range_options({first, e_.least(last, total)}, 0));
     }
     const auto guard = e_.into(e_.inner(e_.for_range(v, range)));
-    write_root(r, e_.name(v));
+    write_roots(roots, e_.name(v));
+  }
+
+  /// Several roots share the program ids: each takes as many as it has tiles.
+  void write_roots(std::span<const codegen::root_plan> roots, expression pid) {
+    if (roots.size() == 1) return write_root(roots[0], pid);
+    if (pid == no_expression_) pid = e_.define("pid", program_id(0));
+    write_root_of(roots, pid, e_.integer(0, plan_.index_dtype));
+  }
+
+  void write_root_of(std::span<const codegen::root_plan> roots, expression pid, expression start) {
+    const expression own = non_negative(e_.binary(op::subtract, pid, start));
+    if (roots.size() == 1) return write_root(roots[0], own);
+    const expression end = e_.binary(op::add, start, total_of(roots[0]));
+    const codegen::statement s = e_.if_then(e_.binary(op::less, pid, end));
+    {
+      const auto guard = e_.into(e_.inner(s));
+      write_root(roots[0], own);
+    }
+    const auto guard = e_.into(e_.orelse(s));
+    write_root_of(roots.subspan(1), pid, end);
+  }
+
+  static constexpr expression no_expression_ = codegen::no_expression;
+
+  expression total_of(const codegen::root_plan& r) {
+    expression total = e_.integer(1, plan_.index_dtype);
+    for (const std::int32_t b : r.blocks) total = e_.binary(op::multiply, total, tile_count(b));
+    return total;
   }
 
   std::vector<expression> with_range_options(std::vector<expression> bounds, std::int32_t index) {
@@ -332,7 +369,7 @@ private:
       e_.tile(block).id = pid;
       return;
     }
-    const expression id = b.block_size == 1 ? pid : e_.define(fmt_name("pid_", block), pid);
+    const expression id = b.block_size == 1 || e_.is_atom(pid) ? pid : e_.define(fmt_name("pid_", block), pid);
     const expression begin = b.block_size == 1 ? pid : non_negative(e_.binary(op::multiply, id, e_.block_size_name(block)));
     const expression offset = e_.define(fmt_name("offset_", block), begin);
     e_.open_lanes(block, offset, extent_of(block));
@@ -396,8 +433,7 @@ private:
     if (!e_.is_literal(in_group)) in_group = named("pids_in_group", in_group);
     const expression first_row = named("first_row", e_.binary(op::multiply, e_.binary(op::floor_divide, plane_pid, in_group), group));
     const bool even = known_rows && *known_rows % r.l2_grouping == 0;
-    const expression group_rows =
-        even ? group : named("group_rows", e_.call("min", {e_.binary(op::subtract, rows, first_row), group}, plan_.index_dtype));
+    const expression group_rows = even ? group : named("group_rows", e_.least(e_.binary(op::subtract, rows, first_row), group));
     const expression within = named("within_group", e_.binary(op::modulo, plane_pid, in_group));
     ids[0] = non_negative(e_.binary(op::add, first_row, e_.binary(op::modulo, within, group_rows)));
     ids[1] = non_negative(e_.binary(op::floor_divide, within, group_rows));
@@ -443,26 +479,15 @@ private:
     out_ += e_.functions;
   }
 
-  void write_kernel(const std::string& body) {
-    std::vector<std::string> parameters;
-    for (std::size_t i = 0; i < d_.tensors.size(); ++i)
-      if (in_kernel_[i]) parameters.emplace_back(tensor_names_[i]);
-    for (const descriptor& d : e_.descriptors) parameters.emplace_back(e_.name_of(d.name));
-    for (const symbolic::symbol s : kernel_symbols()) parameters.push_back(symbol_parameter(s));
-    line("\n@triton.jit\ndef {}({}):", kernel_name_, fmt::join(parameters, ", "));
-    out_ += body;
+  void write_kernel(const kernel& k) {
+    line("\n@triton.jit\ndef {}({}):", k.name, fmt::join(k.parameters, ", "));
+    out_ += k.body;
+    if (&k != &kernels_.back()) out_ += '\n';
   }
 
   std::string symbol_name(symbolic::symbol s) { return std::string(e_.name_of(e_.at(e_.parameter_value(s)).name)); }
   bool is_host_block_size(symbolic::symbol s) const { return plan_.block_of_symbol[static_cast<std::size_t>(s)] >= 0; }
   std::string symbol_parameter(symbolic::symbol s) { return is_host_block_size(s) ? symbol_name(s) + ": tl.constexpr" : symbol_name(s); }
-
-  std::vector<symbolic::symbol> kernel_symbols() const {
-    std::vector<symbolic::symbol> all;
-    for (const symbolic::symbol s : codegen::launch_symbols(plan_))
-      if (e_.parameter_used(s)) all.push_back(s);
-    return all;
-  }
 
   /// The grid as the launcher computes it: the number of tiles of a block.
   std::string host_count(std::int32_t block) {
@@ -480,50 +505,46 @@ private:
   expression host_symbolic(symbolic::expression s) { return e_.symbolic(s); }
 
   void write_launch() {
-    const std::vector<symbolic::symbol> in_kernel = kernel_symbols();
-    std::vector<std::string> counts;
-    std::string total;
-    if (plan_.roots.size() == 1 && is_xyz(plan_.roots[0])) {
-      for (const std::int32_t b : plan_.roots[0].blocks) counts.push_back(host_count(b));
-    } else {
-      std::vector<std::string> sums;
-      for (const codegen::root_plan& r : plan_.roots) {
-        std::vector<std::string> factors;
-        for (const std::int32_t b : r.blocks)
-          if (std::string count = host_count(b); count != "1") factors.push_back(std::move(count));
-        if (factors.empty()) factors.emplace_back("1");
-        sums.push_back(fmt::format("{}", fmt::join(factors, " * ")));
-      }
-      total = fmt::format("{}", fmt::join(sums, " + "));
-    }
     std::vector<std::string> parameters(tensor_names_.begin(), tensor_names_.end());
     for (const symbolic::symbol s : codegen::launch_symbols(plan_)) parameters.push_back(symbol_name(s));
-    std::vector<std::string> arguments;
-    for (std::size_t i = 0; i < d_.tensors.size(); ++i)
-      if (in_kernel_[i]) arguments.emplace_back(tensor_names_[i]);
-    for (const descriptor& d : e_.descriptors) arguments.emplace_back(e_.name_of(d.name));
-    for (const symbolic::symbol s : in_kernel) arguments.push_back(symbol_name(s));
     if (persistent())
       out_ += "\n\ndef _multiprocessors():\n    try:\n        driver = triton.runtime.driver.active\n"
               "        return driver.utils.get_device_properties(driver.get_current_device())[\"multiprocessor_count\"]\n"
               "    except RuntimeError:  # no GPU: Triton's interpreter\n        return 1\n";
     line("\n\ndef launch({}):", fmt::join(parameters, ", "));
-    if (persistent() && counts.empty()) {
-      const std::int64_t multiplier = plan_.config->num_sm_multiplier.value_or(1);
-      line("    grid = (min(_multiprocessors(){}, {}),)", multiplier > 1 ? fmt::format(" * {}", multiplier) : std::string(), total);
-    } else if (counts.empty()) {
-      line("    grid = ({},)", total);
-    } else {
-      line("    grid = ({}{})", fmt::join(counts, ", "), counts.size() == 1 ? "," : "");
-    }
-    const std::string indent(never_empty() ? 4 : 8, ' ');
-    if (!never_empty()) line("    if all(grid):");
-    for (const descriptor& d : e_.descriptors) write_descriptor(d, indent);
     std::string options;
     launch_options_(launch_config(), options);
-    std::string call = fmt::format("{}", fmt::join(arguments, ", "));
-    if (call.empty() && options.starts_with(", ")) options.erase(0, 2);
-    line("{}{}[grid]({}{})", indent, kernel_name_, call, options);
+    for (const kernel& k : kernels_) write_launch_of(k, options);
+  }
+
+  void write_launch_of(const kernel& k, std::string options) {
+    line("    grid = ({})", grid_of(k));
+    const std::string indent(never_empty(k) ? 4 : 8, ' ');
+    if (!never_empty(k)) line("    if all(grid):");
+    for (const descriptor& d : e_.descriptors)
+      if (std::find(k.arguments.begin(), k.arguments.end(), e_.name_of(d.name)) != k.arguments.end()) write_descriptor(d, indent);
+    if (k.arguments.empty() && options.starts_with(", ")) options.erase(0, 2);
+    line("{}{}[grid]({}{})", indent, k.name, fmt::join(k.arguments, ", "), options);
+  }
+
+  std::string grid_of(const kernel& k) {
+    if (is_xyz(k.roots[0])) {
+      std::vector<std::string> counts;
+      for (const std::int32_t b : k.roots[0].blocks) counts.push_back(host_count(b));
+      return fmt::format("{}{}", fmt::join(counts, ", "), counts.size() == 1 ? "," : "");
+    }
+    std::vector<std::string> sums;
+    for (const codegen::root_plan& r : k.roots) {
+      std::vector<std::string> factors;
+      for (const std::int32_t b : r.blocks)
+        if (std::string count = host_count(b); count != "1") factors.push_back(std::move(count));
+      if (factors.empty()) factors.emplace_back("1");
+      sums.push_back(fmt::format("{}", fmt::join(factors, " * ")));
+    }
+    const std::string total = fmt::format("{}", fmt::join(sums, " + "));
+    if (!persistent()) return total + ",";
+    const std::int64_t multiplier = plan_.config->num_sm_multiplier.value_or(1);
+    return fmt::format("min(_multiprocessors(){}, {}),", multiplier > 1 ? fmt::format(" * {}", multiplier) : std::string(), total);
   }
 
   void write_descriptor(const descriptor& d, std::string_view indent) {
@@ -556,8 +577,8 @@ private:
   }
 
   /// Whether the grid has programs whatever the symbols are.
-  bool never_empty() const {
-    for (const codegen::root_plan& r : plan_.roots)
+  bool never_empty(const kernel& k) const {
+    for (const codegen::root_plan& r : k.roots)
       for (const std::int32_t block : r.blocks)
         if (plan_.blocks[static_cast<std::size_t>(block)].constant_extent.value_or(0) == 0) return false;
     return true;

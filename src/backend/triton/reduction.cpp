@@ -533,7 +533,7 @@ std::vector<expression> scanned_values(triton_emitter& e, std::size_t& rank) {
 }
 
 void pass_results(triton_emitter& e, expression call, std::size_t count, bool tuple) {
-  if (!tuple) return e.result(call);
+  if (!tuple) return e.result(e.typed(call, e.type_of(e.current)));
   const expression all = e.define("scanned", call);
   std::vector<expression> parts;
   for (std::size_t i = 0; i < count; ++i) parts.push_back(e.subscript(all, {e.integer(static_cast<std::int64_t>(i))}));
