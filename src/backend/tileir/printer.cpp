@@ -1,6 +1,7 @@
 module;
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@ module;
 module muster.backend.tileir;
 
 import muster.device_ir;
+import muster.backend.triton;
 
 namespace muster::tileir {
 
@@ -23,8 +25,15 @@ void launch_options(const device_ir::config& c, std::string& out) {
   option("occupancy", c.occupancy);
 }
 
-} // namespace
-
 void write_kernel(codegen::emitter& e, std::string& out) { write_triton_module(e, out, launch_options); }
 
+} // namespace
+
 } // namespace muster::tileir
+
+namespace muster {
+
+constinit const codegen::target tileir_target{
+    .name = "tileir", .language = triton_target.language, .make_emitter = triton_target.make_emitter, .write_kernel = tileir::write_kernel};
+
+} // namespace muster
