@@ -105,7 +105,6 @@ struct loop_plan {
   std::vector<accumulator> accumulators;
   std::vector<std::pair<std::int32_t, node_id>> last_values; ///< results read after the loop that are neither: last iteration's value
   std::int32_t range_index = 0; ///< position among the config's range options (grid loops come first)
-  bool barrier_before = false;  ///< an earlier sibling wrote memory that this loop reads
 };
 
 /// One output of an `_if`: where each side's value comes from.
@@ -603,6 +602,8 @@ public:
   [[nodiscard]] insertion into(body b);
   /// Statements go ahead of those already in body `b` but behind those put there this way before.
   [[nodiscard]] insertion ahead_of(body b);
+  /// The control statement that a body belongs to, or `no_statement`.
+  [[nodiscard]] statement owner_of(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].owner; }
   [[nodiscard]] statement first_statement(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].first; }
   [[nodiscard]] bool is_empty(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].first == no_statement; }
 

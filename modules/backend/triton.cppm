@@ -98,6 +98,11 @@ public:
   enum class helper : std::uint8_t { maximum, minimum, product, count_ };
   [[nodiscard]] std::string_view use(helper h);
 
+  /// Notes a store; threads of a program see each other's stores behind a barrier only.
+  void note_store(std::int32_t tensor) { stored_[static_cast<std::size_t>(tensor)] = true; }
+  void forget_stores() { stored_.assign(stored_.size(), false); }
+  /// A barrier, if one of these tensors was stored to since the last one.
+  void order_loads(std::span<const std::int32_t> tensors);
   /// The parameter that describes a tensor's tiles of this shape.
   [[nodiscard]] expression describe(std::int32_t tensor, std::span<const std::int64_t> block_shape);
 
@@ -111,6 +116,8 @@ public:
   std::string functions; ///< combine functions, printed ahead of the kernel
 
 private:
+  void collect_loads(std::int32_t graph, std::vector<std::int32_t>& tensors) const;
+  std::vector<bool> stored_; ///< by host tensor
   std::vector<device_ir::node_id> accumulating_; ///< partial results of the rolled reductions that are open
 };
 

@@ -776,7 +776,7 @@ private:
     for (block_plan& b : plan_.blocks) {
       b.mask = true;
       if (b.jagged) continue;
-      if (b.block_size == 1) b.mask = false;
+      if (b.block_size == 1) b.mask = b.constant_extent == 0; // one lane of no positions
       else if (b.block_size > 1 && b.extent != symbolic::no_expression && d_.symbols.divisible(b.extent, b.block_size)) b.mask = false;
     }
     // A loop that does not begin at a multiple of nothing but 0, or has a constant end of its own, decides for itself.

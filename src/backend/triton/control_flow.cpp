@@ -43,6 +43,7 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
   functions.clear();
   descriptors.clear();
   widest_product = 0;
+  stored_.assign(source->tensors.size(), false);
   accumulating_.clear();
   kernel_body = root_body = codegen::no_body;
   for (const block_plan& block : p.blocks) reserve_name(keep(fmt::format("_BLOCK_SIZE_{}", block.id)));
@@ -163,10 +164,43 @@ expression triton_emitter::tile_operand(std::size_t i) {
 
 // -- loops
 
+void triton_emitter::order_loads(std::span<const std::int32_t> tensors) {
+  const auto stored = [&](std::int32_t t) { return stored_[at_index(t)]; };
+  if (target->name != "triton" || std::none_of(tensors.begin(), tensors.end(), stored)) return; // TileIR orders them itself
+  evaluate(call("tl.debug_barrier", {}));
+  // A barrier in a branch says nothing of the programs that do not take it.
+  for (codegen::body b = current_body(); b != codegen::no_body;) {
+    const codegen::statement owner = owner_of(b);
+    if (owner == codegen::no_statement) break;
+    if (at(owner).what == codegen::statement_kind::if_) return;
+    b = at(owner).parent;
+  }
+  stored_.assign(stored_.size(), false);
+}
+
+void triton_emitter::collect_loads(std::int32_t graph, std::vector<std::int32_t>& tensors) const {
+  const device_ir::graph& g = source->graphs[at_index(graph)];
+  for (std::uint32_t i = g.nodes.first; i < g.nodes.first + g.nodes.count; ++i) {
+    if (!plan->nodes[i].live) continue;
+    const node& n = source->nodes[i];
+    const auto arguments = source->arguments_of(n);
+    if (plan->nodes[i].op == operation::load && !arguments.empty() && arguments[0].what == argument::kind::node)
+      if (const std::int32_t t = tensor_of(arguments[0].node); t >= 0) tensors.push_back(t);
+    if (const std::int32_t l = plan->loop_of_node[i]; l >= 0) collect_loads(plan->loops[at_index(l)].body, tensors);
+    if (const std::int32_t b = plan->branch_of_node[i]; b >= 0) {
+      collect_loads(plan->branches[at_index(b)].then_graph, tensors);
+      if (plan->branches[at_index(b)].else_graph >= 0) collect_loads(plan->branches[at_index(b)].else_graph, tensors);
+    }
+  }
+}
+
 codegen::body triton_emitter::open_loop(const codegen::loop_plan& loop, std::span<const expression> begins,
                                         std::span<const expression> ends, std::span<const expression> steps) {
   for (const codegen::accumulator& a : loop.accumulators)
     if (plan->at(a.after).live) accumulating_.push_back(a.partial);
+  std::vector<std::int32_t> loads;
+  collect_loads(loop.body, loads);
+  order_loads(loads);
   codegen::body inside = current_body();
   // The last in the order is the outermost.
   for (std::size_t k = loop.order.size(); k-- > 0;) {

@@ -20,7 +20,8 @@ using device_ir::node_id;
 
 namespace {
 
-constexpr std::int64_t smallest_inner = 16; // tl.dot's least K
+/// tl.dot's least K.
+std::int64_t smallest_inner(dtype type) { return device_ir::size_of(type) == 1 ? 32 : 16; }
 
 std::string_view precision_name(device_ir::precision p) {
   switch (p) {
@@ -45,14 +46,14 @@ dtype operand_type(dtype a, dtype b) { return codegen::promote(a, b); }
 std::int64_t lanes(const dimension& d) { return d.size; }
 
 /// Too narrow for tl.dot: a product of broadcast tiles, summed.
-expression by_broadcast(triton_emitter& e, const product& p, std::size_t rank) {
+expression by_broadcast(triton_emitter& e, const product& p, std::size_t rank, dtype type) {
   std::vector<expression> left(rank + 1, e.text(":"));
   std::vector<expression> right(rank + 1, e.text(":"));
   left[rank] = e.none();
   right[rank - 2] = e.none();
-  const expression a = e.subscript(e.cast(p.a, dtype::f32), left);
-  const expression b = e.subscript(e.cast(p.b, dtype::f32), right);
-  const expression sum = e.call("tl.sum", {e.binary(op::multiply, a, b), e.integer(static_cast<std::int64_t>(rank) - 1)}, dtype::f32);
+  const expression a = e.subscript(e.cast(p.a, type), left);
+  const expression b = e.subscript(e.cast(p.b, type), right);
+  const expression sum = e.call("tl.sum", {e.binary(op::multiply, a, b), e.integer(static_cast<std::int64_t>(rank) - 1)}, type);
   return p.accumulator == codegen::no_expression ? sum : e.binary(op::add, p.accumulator, sum);
 }
 
@@ -66,7 +67,7 @@ void multiply(triton_emitter& e, product p) {
   const bool integers = !device_ir::is_float(type);
   const dtype sum = integers ? dtype::i32 : type == dtype::f64 ? dtype::f64 : dtype::f32;
   if (p.accumulator != codegen::no_expression) p.accumulator = e.cast(p.accumulator, sum);
-  if (lanes(a_shape[rank - 1]) != 0 && lanes(a_shape[rank - 1]) < smallest_inner) return e.result(by_broadcast(e, p, rank));
+  if (lanes(a_shape[rank - 1]) != 0 && lanes(a_shape[rank - 1]) < smallest_inner(type)) return e.result(by_broadcast(e, p, rank, sum));
   const bool eight_bits = device_ir::is_float(type) && device_ir::size_of(type) == 1;
   if (e.type_of(p.a) != e.type_of(p.b) && !(eight_bits && device_ir::size_of(e.type_of(p.a)) == 1)) {
     p.a = e.cast(p.a, type);

@@ -444,6 +444,8 @@ void load(emitter& base, const node&) {
   triton_emitter& e = self(base);
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) return load_from_tile(e);
+  const std::int32_t loaded[] = {tensor};
+  e.order_loads(loaded);
   access_builder builder(e, tensor, index_list(e, 1), e.shape_of(e.current));
   if (load_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 2));
@@ -464,6 +466,7 @@ void store(emitter& base, const node&) {
   triton_emitter& e = self(base);
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) e.malformed("store needs a host tensor");
+  e.note_store(tensor);
   access_builder builder(e, tensor, index_list(e, 1), value_shape(e, 2));
   if (store_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 3));
@@ -478,6 +481,7 @@ namespace {
 expression atomic_call(triton_emitter& e, std::string_view callee, std::size_t first_value, std::size_t values) {
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) e.malformed("an atomic operation needs a host tensor");
+  e.note_store(tensor);
   const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
   const access a = access_builder(e, tensor, index_list(e, 1), value_shape(e, first_value)).build(codegen::no_expression);
   std::vector<expression> arguments{a.pointer};

@@ -232,6 +232,7 @@ private:
     {
       const auto guard = e_.into(inside);
       e_.kernel_body = inside;
+      e_.forget_stores();
       write_programs(k.roots);
     }
     e_.mark_live(inside);
