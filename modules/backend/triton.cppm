@@ -106,10 +106,8 @@ public:
   /// The parameter that describes a tensor's tiles of this shape.
   [[nodiscard]] expression describe(std::int32_t tensor, std::span<const std::int64_t> block_shape);
 
-  std::vector<bool> block_size_used; ///< by block
   std::vector<descriptor> descriptors;
   std::int64_t widest_product = 0; ///< columns of the widest matrix product of whole warp groups
-  std::vector<bool> helper_used;
   std::vector<std::int32_t> whole_open; ///< whole reductions opened so far
   codegen::body kernel_body = codegen::no_body;
   codegen::body root_body = codegen::no_body; ///< where whole reductions are opened

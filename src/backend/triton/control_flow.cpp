@@ -37,8 +37,6 @@ std::int64_t power_of_two(std::int64_t n) {
 void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target& t, registry_view<operation, codegen::handler> r,
                            backend_id b) {
   emitter::reset(p, t, r, b);
-  block_size_used.assign(p.blocks.size(), false);
-  helper_used.assign(static_cast<std::size_t>(helper::count_), false);
   whole_open.clear();
   functions.clear();
   descriptors.clear();
@@ -46,7 +44,6 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
   stored_.assign(source->tensors.size(), false);
   accumulating_.clear();
   kernel_body = root_body = codegen::no_body;
-  for (const block_plan& block : p.blocks) reserve_name(keep(fmt::format("_BLOCK_SIZE_{}", block.id)));
 }
 
 // -- blocks
@@ -54,7 +51,6 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
 expression triton_emitter::block_size_name(std::int32_t block) {
   const block_plan& b = plan->blocks[at_index(block)];
   if (b.block_size <= 1) return block_size(block);
-  block_size_used[at_index(block)] = true;
   return mark_non_negative(text(keep(fmt::format("_BLOCK_SIZE_{}", block)), plan->index_dtype));
 }
 

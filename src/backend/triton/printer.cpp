@@ -187,11 +187,12 @@ public:
     name_parameters();
     split_phases();
     for (kernel& k : kernels_) lower(k);
-    std::string bodies;
-    for (const kernel& k : kernels_) bodies += k.body;
-    write_imports(bodies);
-    write_block_sizes(bodies);
-    write_functions(bodies);
+    block_sizes_in_use_.assign(plan_.blocks.size(), false);
+    for (const kernel& k : kernels_) find_own_names(k.body);
+    find_own_names(e_.functions);
+    write_imports();
+    write_block_sizes();
+    write_functions();
     for (const kernel& k : kernels_) write_kernel(k);
     write_launch();
   }
@@ -202,8 +203,8 @@ private:
     std::string_view name;
     std::span<const codegen::root_plan> roots;
     std::string body;
-    std::vector<std::string> parameters;
-    std::vector<std::string> arguments;
+    std::string parameters;
+    std::vector<std::string_view> arguments;
   };
 
   triton_emitter& e_;
@@ -211,8 +212,11 @@ private:
   const device_ir::document& d_;
   std::string& out_;
   void (*launch_options_)(const device_ir::config&, std::string&);
-  std::vector<std::string_view> tensor_names_; ///< by host tensor
+  std::vector<codegen::variable> tensors_; ///< by host tensor
   std::vector<kernel> kernels_;
+  std::vector<bool> block_sizes_in_use_; ///< by block
+  std::array<bool, module_functions.size()> functions_in_use_{};
+  bool uses_libdevice_ = false;
 
   void split_phases() {
     const std::span<const codegen::root_plan> roots(plan_.roots);
@@ -235,18 +239,22 @@ private:
       e_.forget_stores();
       write_programs(k.roots);
     }
+    // What the kernel takes is what its live statements read.
+    for (const codegen::variable v : tensors_) e_.at(v).live = false;
+    for (const descriptor& d : e_.descriptors) e_.at(d.name).live = false;
+    for (const symbolic::symbol s : codegen::launch_symbols(plan_)) e_.at(symbol_variable(s)).live = false;
     e_.mark_live(inside);
     e_.resolve_names(inside);
     e_.print_body(inside, k.body, 1);
-    const auto add = [&](std::string_view name, std::string parameter) {
-      if (!mentions(k.body, name)) return;
-      k.parameters.push_back(std::move(parameter));
-      k.arguments.emplace_back(name);
+    const auto add = [&](codegen::variable v, bool is_constant) {
+      if (!e_.at(v).live) return;
+      k.arguments.push_back(e_.name_of(v));
+      (k.parameters += k.parameters.empty() ? "" : ", ") += e_.name_of(v);
+      if (is_constant) k.parameters += ": tl.constexpr";
     };
-    for (const std::string_view name : tensor_names_) add(name, std::string(name));
-    for (const descriptor& d : e_.descriptors) add(e_.name_of(d.name), std::string(e_.name_of(d.name)));
-    for (const symbolic::symbol s : codegen::launch_symbols(plan_))
-      if (e_.parameter_used(s)) add(symbol_name(s), symbol_parameter(s));
+    for (const codegen::variable v : tensors_) add(v, false);
+    for (const descriptor& d : e_.descriptors) add(d.name, false);
+    for (const symbolic::symbol s : codegen::launch_symbols(plan_)) add(symbol_variable(s), is_host_block_size(s));
   }
 
   template <class... T> void line(fmt::format_string<T...> format, T&&... arguments) {
@@ -261,9 +269,8 @@ private:
 
   void name_parameters() {
     for (std::size_t i = 0; i < d_.tensors.size(); ++i) {
-      const codegen::variable v = e_.new_parameter(d_.tensors[i].name);
-      tensor_names_.push_back(e_.name_of(v));
-      e_.bind_tensor(static_cast<std::int32_t>(i), e_.name(v));
+      tensors_.push_back(e_.new_parameter(d_.tensors[i].name));
+      e_.bind_tensor(static_cast<std::int32_t>(i), e_.name(tensors_.back()));
     }
   }
 
@@ -445,50 +452,58 @@ private:
 
   static bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
-  /// Whether the name stands in emitted text as a word of its own.
-  static bool mentions(std::string_view text, std::string_view name) {
-    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
-      const std::size_t end = at + name.size();
-      if ((at == 0 || (!is_word(text[at - 1]) && text[at - 1] != '.')) && (end == text.size() || !is_word(text[end]))) return true;
+  /// Notes the module's own names in emitted text: they alone begin with an underscore.
+  void find_own_names(std::string_view text) {
+    constexpr std::string_view size_prefix = "_BLOCK_SIZE_";
+    for (std::size_t at = text.find('_'); at != std::string_view::npos; at = text.find('_', at + 1)) {
+      if (at > 0 && (is_word(text[at - 1]) || text[at - 1] == '.')) continue;
+      std::size_t end = at + 1;
+      while (end < text.size() && is_word(text[end])) ++end;
+      const std::string_view word = text.substr(at, end - at);
+      at = end - 1;
+      if (word.starts_with(size_prefix)) {
+        std::size_t id = 0;
+        for (const char c : word.substr(size_prefix.size())) id = id * 10 + static_cast<std::size_t>(c - '0');
+        if (id < block_sizes_in_use_.size()) block_sizes_in_use_[id] = true;
+        continue;
+      }
+      for (std::size_t i = 0; i < module_functions.size(); ++i)
+        if (module_functions[i].name == word) functions_in_use_[i] = true;
     }
-    return false;
+    uses_libdevice_ = uses_libdevice_ || text.find("libdevice.") != std::string_view::npos;
   }
 
-  void write_imports(const std::string& body) {
+  void write_imports() {
     out_ += "import triton\nimport triton.language as tl\n";
-    if (mentions(body, "libdevice") || mentions(e_.functions, "libdevice")) out_ += "from triton.language.extra import libdevice\n";
+    if (uses_libdevice_) out_ += "from triton.language.extra import libdevice\n";
     if (!e_.descriptors.empty()) out_ += "from triton.tools.tensor_descriptor import TensorDescriptor\n";
     out_ += '\n';
   }
 
-  void write_block_sizes(const std::string& body) {
+  void write_block_sizes() {
     bool any = false;
     for (const codegen::block_plan& b : plan_.blocks) {
-      const std::string name = fmt::format("_BLOCK_SIZE_{}", b.id);
-      if (b.block_size <= 0 || !e_.block_size_used[static_cast<std::size_t>(b.id)] ||
-          !(mentions(body, name) || mentions(e_.functions, name)))
-        continue;
-      line("{} = tl.constexpr({})", name, b.block_size);
+      if (b.block_size <= 0 || !block_sizes_in_use_[static_cast<std::size_t>(b.id)]) continue;
+      line("_BLOCK_SIZE_{} = tl.constexpr({})", b.id, b.block_size);
       any = true;
     }
     if (any) out_ += '\n';
   }
 
-  void write_functions(const std::string& body) {
-    for (const module_function& f : module_functions)
-      if (mentions(body, f.name) || mentions(e_.functions, f.name)) (out_ += '\n') += fmt::format("{}\n", f.source);
+  void write_functions() {
+    for (std::size_t i = 0; i < module_functions.size(); ++i)
+      if (functions_in_use_[i]) ((out_ += '\n') += module_functions[i].source) += '\n';
     out_ += e_.functions;
   }
 
   void write_kernel(const kernel& k) {
-    line("\n@triton.jit\ndef {}({}):", k.name, fmt::join(k.parameters, ", "));
+    line("\n@triton.jit\ndef {}({}):", k.name, k.parameters);
     out_ += k.body;
     if (&k != &kernels_.back()) out_ += '\n';
   }
 
-  std::string symbol_name(symbolic::symbol s) { return std::string(e_.name_of(e_.at(e_.parameter_value(s)).name)); }
+  codegen::variable symbol_variable(symbolic::symbol s) { return e_.at(e_.parameter_value(s)).name; }
   bool is_host_block_size(symbolic::symbol s) const { return plan_.block_of_symbol[static_cast<std::size_t>(s)] >= 0; }
-  std::string symbol_parameter(symbolic::symbol s) { return is_host_block_size(s) ? symbol_name(s) + ": tl.constexpr" : symbol_name(s); }
 
   /// The grid as the launcher computes it: the number of tiles of a block.
   std::string host_count(std::int32_t block) {
@@ -506,8 +521,9 @@ private:
   expression host_symbolic(symbolic::expression s) { return e_.symbolic(s); }
 
   void write_launch() {
-    std::vector<std::string> parameters(tensor_names_.begin(), tensor_names_.end());
-    for (const symbolic::symbol s : codegen::launch_symbols(plan_)) parameters.push_back(symbol_name(s));
+    std::vector<std::string_view> parameters;
+    for (const codegen::variable v : tensors_) parameters.push_back(e_.name_of(v));
+    for (const symbolic::symbol s : codegen::launch_symbols(plan_)) parameters.push_back(e_.name_of(symbol_variable(s)));
     if (persistent())
       out_ += "\n\ndef _multiprocessors():\n    try:\n        driver = triton.runtime.driver.active\n"
               "        return driver.utils.get_device_properties(driver.get_current_device())[\"multiprocessor_count\"]\n"
@@ -558,8 +574,9 @@ private:
       }
       return text;
     };
-    line("{}{} = TensorDescriptor({}, [{}], [{}], [{}])", indent, e_.name_of(d.name), tensor_names_[static_cast<std::size_t>(d.tensor)],
-         printed(d_.sizes(t)), printed(d_.strides(t)), fmt::join(d.block_shape, ", "));
+    line("{}{} = TensorDescriptor({}, [{}], [{}], [{}])", indent, e_.name_of(d.name),
+         e_.name_of(tensors_[static_cast<std::size_t>(d.tensor)]), printed(d_.sizes(t)), printed(d_.strides(t)),
+         fmt::join(d.block_shape, ", "));
   }
 
   /// The config, without a limit on registers that no product of this width can be compiled with.
