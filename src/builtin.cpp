@@ -8,16 +8,17 @@ module;
 module muster.builtin;
 
 import muster.backend.common;
+import muster.backend.cpu;
 import muster.backend.triton;
 
 namespace muster {
 
 registry_view<operation, codegen::handler> builtin_registry() noexcept {
-  return compose<builtin_operations, common_backend, triton_backend>();
+  return compose<builtin_operations, common_backend, triton_backend, cpu_backend>();
 }
 
 codegen::generator builtin_generator() {
-  const codegen::target* const targets[] = {&triton_target};
+  const codegen::target* const targets[] = {&triton_target, &cpu_target};
   return codegen::generator(builtin_registry(), targets);
 }
 
