@@ -350,6 +350,7 @@ struct dialect {
   std::array<dtype, device_ir::dtype_count> transcendental{};
   dtype symbol_real = dtype::f32;  ///< the type of a float symbol
   bool promotes_like_torch = true; ///< mixed operand types need no cast where torch would promote the same way
+  bool constructs_narrow = false;  ///< a literal of a float narrower than 32 bits is a constructor's call: `float16(0.5f)`
   std::span<const std::string_view> reserved; ///< keywords, builtins and the frame's own names, sorted
 };
 
@@ -367,7 +368,8 @@ enum class statement_kind : std::uint8_t {
   return_,
   comment,
   verbatim,
-  scope
+  scope,
+  closure ///< C: a call whose last argument is a lambda of one index: `value` is the call, `variable` takes its result
 };
 
 struct statement_node {
@@ -585,6 +587,12 @@ public:
   statement evaluate(expression effect);
   /// `for v in range_call:` in Python; in C `for (v = begin; v < end; v += step)`, where `range_call` has three arguments.
   statement for_range(variable v, expression range_call, std::string_view pragma = {});
+  /// As `for_range`, around a body that was filled before.
+  statement for_range(variable v, expression range_call, body inside);
+  /// `[result =] call(arguments…, [&](index) { inside });` in C. `result` may be `no_variable`; then it is kept for its effects.
+  statement closure(variable result, expression call, variable index, body inside);
+  /// Makes a store or call what gives `v` its value: it is kept if `v` is read, and only then.
+  void defines(statement s, variable v);
   statement if_then(expression test);
   statement loop_while(expression test);
   statement return_value(expression value);

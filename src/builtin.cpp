@@ -8,17 +8,18 @@ module;
 module muster.builtin;
 
 import muster.backend.common;
+import muster.backend.cpu;
 import muster.backend.tileir;
 import muster.backend.triton;
 
 namespace muster {
 
 registry_view<operation, codegen::handler> builtin_registry() noexcept {
-  return compose<builtin_operations, common_backend, triton_backend, tileir_backend>();
+  return compose<builtin_operations, common_backend, triton_backend, tileir_backend, cpu_backend>();
 }
 
 codegen::generator builtin_generator() {
-  const codegen::target* const targets[] = {&triton_target, &tileir_target};
+  const codegen::target* const targets[] = {&triton_target, &tileir_target, &cpu_target};
   return codegen::generator(builtin_registry(), targets);
 }
 

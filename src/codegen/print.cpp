@@ -89,7 +89,11 @@ public:
     case expression_kind::none: out_ += c_ ? "nullptr" : "None"; break;
     case expression_kind::boolean: out_ += n.integer != 0 ? emitter_.language->true_ : emitter_.language->false_; break;
     case expression_kind::integer: print_integer(n); break;
-    case expression_kind::real: print_real(n); break;
+    case expression_kind::real:
+      if (constructs(n)) (out_ += emitter_.language->types[static_cast<std::size_t>(n.type)]) += '(';
+      print_real(n);
+      if (constructs(n)) out_ += ')';
+      break;
     case expression_kind::string: append_string(n.text, out_); break;
     case expression_kind::name: out_ += emitter_.name_of(n.name); break;
     case expression_kind::text: out_ += n.text; break;
@@ -128,6 +132,7 @@ private:
       if (c_ && n.operation == op::power) return postfix;
       return c_ ? b.c : b.python;
     }
+    if (n.what == expression_kind::real && constructs(n)) return atom;
     const bool negative =
         (n.what == expression_kind::integer && n.integer < 0) || (n.what == expression_kind::real && std::signbit(n.real));
     if (negative) return bindings[0].python;
@@ -184,6 +189,11 @@ private:
     else if (std::isinf(n.real)) out_ += n.real > 0 ? d.infinity : d.negative_infinity;
     else if (!c_ || n.type == dtype::f64) append_real(n.real, out_);
     else print_single(n.real);
+  }
+
+  /// `float16(0.5f)` where the target has a type of its own for narrow floats.
+  bool constructs(const expression_node& n) const {
+    return c_ && emitter_.language->constructs_narrow && device_ir::size_of(n.type) < 4;
   }
 
   /// A literal of a C dialect's 32-bit float. A value that rounds to infinity there is infinity.
@@ -346,6 +356,7 @@ private:
       ((out_ += c_ ? "// " : "# ") += n.text) += '\n';
       break;
     case statement_kind::verbatim: print_verbatim(n.text, indent); break;
+    case statement_kind::closure: print_closure(n, indent); break;
     case statement_kind::scope:
       line(indent, "{");
       print(n.inner, indent + 1);
@@ -362,6 +373,38 @@ private:
     (out_ += v.name) += " = ";
     value(n.value);
     end();
+  }
+
+  void print_closure(const statement_node& n, int indent) {
+    start(indent);
+    if (n.variable != no_variable) {
+      const variable_node& v = emitter_.at(n.variable);
+      if (!v.declared && !v.reassigned) out_ += "const ";
+      if (!v.declared) (out_ += type_of(v)) += ' ';
+      (out_ += v.name) += " = ";
+    }
+    value(n.value);
+    out_.pop_back(); // the lambda is the call's last argument
+    if (out_.back() != '(') out_ += ", ";
+    const variable_node& index = emitter_.at(emitter_.at(n.target).name);
+    (out_ += "[&](") += type_of(index);
+    const std::size_t at = out_.size();
+    out_ += ") {\n";
+    const std::size_t start_of_body = out_.size();
+    print(n.inner, indent + 1);
+    if (has_name(std::string_view(out_).substr(start_of_body), index.name)) out_.insert(at, std::string(" ").append(index.name));
+    line(indent, "});");
+  }
+
+  /// Whether an identifier stands in some text.
+  static bool has_name(std::string_view text, std::string_view name) {
+    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
+    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+      const bool begins = at == 0 || !letter(text[at - 1]);
+      const std::size_t end = at + name.size();
+      if (begins && (end == text.size() || !letter(text[end]))) return true;
+    }
+    return false;
   }
 
   void print_declare(const statement_node& n, int indent) {

@@ -153,6 +153,27 @@ statement emitter::for_range(variable v, expression range_call, std::string_view
   return push({.what = statement_kind::for_range, .variable = v, .value = range_call, .inner = inside, .text = pragma});
 }
 
+statement emitter::for_range(variable v, expression range_call, body inside) {
+  return push({.what = statement_kind::for_range, .variable = v, .value = range_call, .inner = inside});
+}
+
+statement emitter::closure(variable result, expression call_expression, variable index, body inside) {
+  return push({.what = statement_kind::closure,
+               .effect = result == no_variable,
+               .variable = result,
+               .value = call_expression,
+               .target = name(index),
+               .inner = inside});
+}
+
+void emitter::defines(statement s, variable v) {
+  statement_node& n = at(s);
+  n.effect = false;
+  n.variable = v;
+  n.next_definition = at(v).definition;
+  at(v).definition = s;
+}
+
 statement emitter::if_then(expression test) {
   const body inside = new_body();
   const body other = new_body();
@@ -237,6 +258,8 @@ void emitter::mark_live(body root) {
     mark(n.value);
     mark(n.target);
     if (n.variable != no_variable) mark(n.variable);
+    if (n.what == statement_kind::closure) // what it returns
+      if (const statement last = bodies_[static_cast<std::size_t>(n.inner)].last; last != no_statement) mark(last);
     if (n.parent == no_body) continue;
     if (const statement owner = bodies_[static_cast<std::size_t>(n.parent)].owner; owner != no_statement) mark(owner);
   }
@@ -297,14 +320,29 @@ std::string_view emitter::unique_name(std::string_view preferred) {
 }
 
 void emitter::name_variables(body b) {
+  // In C a name ends with its block, and a loop's index with the loop: the next may have it again.
+  std::vector<std::string_view> own;
+  const auto give = [&](variable v, std::vector<std::string_view>& scope) {
+    if (!at(v).live || !at(v).name.empty()) return;
+    at(v).name = unique_name(at(v).preferred);
+    scope.push_back(at(v).name);
+  };
+  const auto release = [&](std::span<const std::string_view> scope) {
+    if (language->language != codegen::language::c) return;
+    for (const std::string_view name : scope) names_->next.erase(name);
+  };
+  std::vector<std::string_view> index;
   for (statement s = bodies_[static_cast<std::size_t>(b)].first; s != no_statement; s = at(s).next) {
     const statement_node n = at(s);
-    if (n.variable != no_variable && at(n.variable).live && at(n.variable).name.empty())
-      at(n.variable).name = unique_name(at(n.variable).preferred);
+    index.clear();
+    if (n.variable != no_variable) give(n.variable, n.what == statement_kind::for_range ? index : own);
     if (!n.live) continue;
+    if (n.what == statement_kind::closure) give(at(n.target).name, index);
     if (n.inner != no_body) name_variables(n.inner);
     if (n.orelse != no_body) name_variables(n.orelse);
+    release(index);
   }
+  release(own);
 }
 
 void emitter::resolve_names(body root) { name_variables(root); }
