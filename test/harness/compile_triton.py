@@ -2,17 +2,16 @@
 
 usage: compile_triton.py MUSTER DOCUMENT-OR-FOLDER...
 
-Without Triton, or where there is no document, it ends with 77: skipped. A kernel that takes more than three minutes fails.
+A kernel that takes more than three minutes fails.
 """
 
 import importlib.util
-import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+import cases
 
 try:
     import triton
@@ -20,8 +19,7 @@ try:
     from triton.compiler import ASTSource
     from triton.tools.tensor_descriptor import TensorDescriptor
 except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+    cases.skip(error)
 
 TARGET = GPUTarget("cuda", 90, 32)
 LIMIT = 180
@@ -103,54 +101,22 @@ def compile_launch(function, arguments, options):
     triton.compile(ASTSource(function, signature, constants, attributes), target=TARGET, options=options)
 
 
-def compile_all(text, source):
+def check(muster, document, folder):
     triton.runtime.driver.set_active(Driver())
-    try:
-        for launch in launches_of(text, source):
-            compile_launch(*launch)
-    except BaseException as error:  # a compiler error may be of any type
-        print(f"  {type(error).__name__}: {str(error)[-600:]}", flush=True)
-        return 1
-    return 0
-
-
-def within_limit(text, source):
-    """In a process of its own, as the compiler cannot be interrupted. Whether it ended well, and in how many seconds."""
-    sys.stdout.flush()
-    started = time.time()
-    child = os.fork()
-    if child == 0:
-        os._exit(compile_all(text, source))
-    while time.time() - started < LIMIT:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status == 0, time.time() - started
-        time.sleep(0.02)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return False, LIMIT
+    text = document.read_text()
+    source = Path(folder, document.stem + ".py")
+    cases.emit(muster, "triton", text, source)
+    launches = launches_of(text, source)
+    for launch in launches:
+        compile_launch(*launch)
+    return bool(launches), f"{len(launches)} kernels"
 
 
 def main():
-    muster, *paths = sys.argv[1:]
-    files = [f for path in map(Path, paths) for f in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
-    if not any(f.is_file() for f in files):
-        print("skipped: no documents")
-        return 77
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="muster-") as folder:
-        for document in files:
-            source = Path(folder, document.stem + ".py")
-            done = subprocess.run([muster, "codegen", document, "--backend", "triton", "-o", source], capture_output=True, text=True)
-            if done.returncode:
-                ok, note = False, done.stderr.strip()
-            else:
-                ok, seconds = within_limit(document.read_text(), source)
-                note = f"{seconds:.1f} s"
-            failed += not ok
-            print(f"{'passed' if ok else 'failed'} {document.stem:55} {note}", flush=True)
-    print(f"{len(files) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    options = cases.arguments_of(__doc__).parse_args()
+    with tempfile.TemporaryDirectory(prefix="muster-") as temporary:
+        folder = options.keep or Path(temporary)
+        return cases.run_all(cases.files_of(options.documents), lambda f: f.stem, lambda f: check(options.muster, f, folder), LIMIT, options.trace)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,313 @@
+"""What the checks of emitted kernels share: documents scaled down, their inputs, comparison with the interpreter of device IR.
+
+Sizes of tiled dimensions become about two tiles; ragged: sizes that no tile divides.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from device_ir import DTYPES, FLOATS, Document, Interpreter, evaluate, rounded_array
+
+TOLERANCES = {"f64": 1e-10, "f32": 2e-5, "f16": 3e-3, "bf16": 2.5e-2, "f8e4m3fn": 0.15, "f8e5m2": 0.3}
+
+# Sizes that stand in relations which the scaling cannot see; parameters that must fit the sizes.
+SIZES = {
+    "_helion_jagged_attention_kernel": {1024: 3, 1025: 4, 785870: 160},
+    "jagged_hstu_attention": {16: 3, 17: 4},
+    "jagged_dense_add_2d": {256: 10, 257: 11},
+    "jagged_softmax_kernel": {512: 6, 513: 7},
+    "helion_gdn_fwd_h": {80: 2, 8: 2, 16: 2, 4096: 512},
+    "helion_mamba2_chunk_scan_kernel": {80: 2, 8: 2, 256: 64, 4096: 1024},
+    "_nvfp4_gemv_bf16in_triton_body": {},
+    "rope_fwd": {},
+    "two_phases": {},
+    "indexing": {},
+    "jagged_layer_norm_kernel": {32: 6, 33: 7},
+    "jagged_sum_kernel": {},
+    "segmented_reduction_helion": {2000: 150, 1999: 149},
+    "helion_flex_attention_kernel": {1024: 96, 32: 2},
+}
+PARAMETERS = {"eps": 1e-5, "p": 0.25, "seed": 123, "max_seq_len": 64, "temperature": 1.5, "beta": 0.3}
+
+
+def power_of_two(n):
+    return 1 << max(0, n - 1).bit_length()
+
+
+def scaled(text, ragged):
+    d = Document(text)
+    sizes = {}
+    if d.kernel in SIZES:
+        sizes = SIZES[d.kernel]
+    else:
+        for b in d.blocks.values():
+            if not (b.size.isdigit() and b.block_size.isdigit()):
+                continue
+            size, block = int(b.size), int(b.block_size)
+            whole = b.kind == "reduction" and block >= size
+            if whole:
+                wanted = size if size <= 64 else 96 if size != power_of_two(size) else 64
+            elif ragged:
+                wanted = size if size <= block else 2 * block + max(1, block // 4) + 1
+            else:
+                wanted = min(size, 2 * block)
+            if wanted < size:
+                sizes[size] = max(sizes.get(size, 0), wanted)
+    if not sizes:
+        return text
+    header, body = re.split(r"(?=^def )", text, maxsplit=1, flags=re.M)
+    lines = []
+    replace = lambda s: re.sub(r"(?<![\w.])\d+(?![\w.])", lambda m: str(sizes.get(int(m[0]), int(m[0]))), s)
+    for line in header.splitlines():
+        if m := re.fullmatch(r"(host_tensor \S+ \w+\[)(.*?)(\] strides \[)(.*?)(\])", line):
+            old = [s.strip() for s in m[2].split(",") if s.strip()]
+            strides = [s.strip() for s in m[4].split(",") if s.strip()]
+            new = [replace(s) for s in old]
+            if all(s.isdigit() for s in old + strides):
+                dense = lambda z: [int(np.prod([int(x) for x in z[i + 1 :]], dtype=np.int64)) for i in range(len(z))]
+                order = sorted(range(len(old)), key=lambda i: -int(strides[i]))
+                made, step = [0] * len(old), 1
+                for i in reversed(order):
+                    made[i] = 0 if strides[i] == "0" else step
+                    step *= 1 if strides[i] == "0" else int(new[i])
+                strides = [str(x) for x in made]
+            line = f"{m[1]}{', '.join(new)}{m[3]}{', '.join(strides)}{m[5]}"
+        elif m := re.fullmatch(r"(block \d+ )(\S+)( size )(.*?)( reduction block_size )(\d+)", line):
+            size = replace(m[4])
+            old = int(m[4]) if m[4].isdigit() else None
+            block = int(m[6])
+            if old is not None and block >= old:
+                block = power_of_two(int(size))
+            line = f"{m[1]}{replace(m[2])}{m[3]}{size}{m[5]}{block}"
+        elif m := re.fullmatch(r"(block \d+ \S+ size )(.*?)( tile .*)", line):
+            line = f"{m[1]}{replace(m[2])}{m[3]}"
+        lines.append(line)
+    return "\n".join(lines) + "\n" + replace(body)
+
+
+def symbols_of(d):
+    values = {}
+    for name, (kind, origin, expression, hint) in d.symbols.items():
+        if origin != "parameter":
+            continue
+        if expression in PARAMETERS:
+            values[name] = PARAMETERS[expression]
+        elif kind == "float":
+            values[name] = 0.5
+        else:
+            values[name] = min(int(hint), 1 << 30) if hint else 4
+    if d.kernel == "matmul_bf16_int4":
+        values.update(s55=256, s84=512, s85=4, s86=40)
+    if d.kernel == "moe_matmul_ogs":
+        values.update(s8=20, s28=3, s37=4, s55=3, s62=24, s63=30, s84=24, s85=30, u0=12)
+    if d.kernel.startswith("low_mem_dropout"):
+        values[next(iter(values))] = 600
+    for b in d.blocks.values():  # a block size that only the host knows
+        if not b.block_size.isdigit() and b.block_size == b.variable:
+            inner = [int(x.block_size) for x in d.blocks.values() if x.block_size.isdigit()]
+            values[b.variable] = max(4 * max(inner, default=16), int(b.size) // 2 if b.size.isdigit() else 0)
+    return values
+
+
+def aligned(count, dtype):
+    raw = np.zeros(count * dtype.itemsize + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count * dtype.itemsize].view(dtype)
+
+
+def make_inputs(d, symbols, seed):
+    rng = np.random.default_rng(seed)
+    storages = {}
+    float_rows = []
+    shapes = {}
+    for name, (dtype, sizes, strides) in d.tensors.items():
+        shapes[name] = ([int(evaluate(s, symbols)) for s in sizes], [int(evaluate(s, symbols)) for s in strides])
+        if dtype in FLOATS and len(sizes) >= 2:
+            float_rows.append(shapes[name][0][0])
+    for name, (dtype, _, _) in d.tensors.items():
+        sizes, strides = shapes[name]
+        count = 1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if all(sizes) else 0
+        data = aligned(count, DTYPES[dtype])
+        if dtype in FLOATS:
+            data[:] = rounded_array(rng.standard_normal(count), DTYPES[dtype])
+        elif dtype == "b8":
+            data[:] = rng.integers(0, 2, count)
+        elif "token" in name:
+            data[:] = {"sorted_to_orig_token_idx": lambda: rng.permutation(count), "expert_token_offsets": lambda: np.array([0, 9, 9, 21]),
+                       "expert_token_counts": lambda: np.array([9, 0, 12])}[name]()
+        elif "offsets" in name:
+            flat = [shapes[n][0] for n, (t, _, _) in d.tensors.items() if t in FLOATS]
+            total = min(max(s[0] for s in flat), 60 * (count - 1))
+            if d.kernel.startswith("jagged_") and "attention" not in d.kernel and any(len(s) == 1 for s in flat):
+                total = max(s[0] for s in flat if len(s) == 1)
+                total = min(total // 128 if d.kernel != "jagged_dense_add_2d" else total, 12 * (count - 1))
+            cuts = np.sort(rng.integers(0, total + 1, count - 2))
+            if d.kernel == "_helion_jagged_attention_kernel":  # a tile beyond a sequence's end stores into the next one
+                cuts = cuts // 32 * 32
+            data[:] = np.concatenate([[0], cuts, [total]])
+        elif "kv_indices" in name:
+            data[:] = 0
+        elif "num_blocks" in name:
+            data[:] = 1
+        elif d.kernel == "segmented_reduction_helion":
+            data[:] = np.sort(rng.integers(0, 100, count))
+        elif dtype in ("i16",):
+            data[:] = rng.integers(-8, 8, count)
+        elif dtype in ("i8", "u8"):
+            data[:] = rng.integers(-128 if dtype == "i8" else 0, 128 if dtype == "i8" else 256, count)
+        else:
+            data[:] = rng.integers(0, min(float_rows or [s[0][0] for s in shapes.values() if s[0]]), count)
+        storages[name] = data
+    return storages
+
+
+def same(a, b):
+    return a.view(f"u{a.itemsize}") == b.view(f"u{b.itemsize}")
+
+
+class Case:
+    """A document scaled down, its inputs, and what its tensors must be after a launch."""
+
+    def __init__(self, text, ragged):
+        self.text = scaled(text, ragged)
+        self.document = Document(self.text)
+        self.symbols = symbols_of(self.document)
+        self.storages = make_inputs(self.document, self.symbols, 0)
+        self.before = {n: s.copy() for n, s in self.storages.items()}
+        self.expected = {n: s.copy() for n, s in self.storages.items()}
+        with np.errstate(all="ignore"):
+            Interpreter(self.document, self.expected, self.symbols).run()
+
+    def compare(self):
+        """Whether `storages` are now as expected, and what to say of it."""
+        worst, stored = 0.0, 0
+        for n, (dtype, _, _) in self.document.tensors.items():
+            got, want = self.storages[n], self.expected[n]
+            changed = ~same(want, self.before[n])
+            stored += int(changed.sum())
+            if not changed.any() and not same(got, self.before[n]).all():
+                return False, f"{n} is stored to, and should not be"
+            if dtype not in FLOATS:
+                if not (got == want).all():
+                    return False, f"{n}: {(got != want).sum()} of {len(got)} differ"
+                continue
+            g, w = got.astype(np.float64), want.astype(np.float64)
+            finite = np.isfinite(w)
+            if not ((g == w) | (np.isnan(g) & np.isnan(w)))[~finite].all():
+                return False, f"{n}: infinities and NaNs differ"
+            error = np.abs(g[finite] - w[finite])
+            scale = np.abs(w[finite]).max(initial=0) * TOLERANCES[dtype] * 0.25 + np.abs(w[finite]) * TOLERANCES[dtype]
+            bad = ~(error <= scale + 1e-30)
+            if bad.any():
+                return False, f"{n}: {bad.sum()} of {len(g)} wrong, the first at {int(np.argmax(bad))}: {g[finite][bad][0]} for {w[finite][bad][0]}"
+            worst = max(worst, (error / (scale + 1e-30)).max(initial=0))
+        return (True, f"{worst:.2f} of the tolerance") if stored else (False, "nothing is stored")
+
+
+def emit(muster, backend, text, path, *options):
+    """Writes the document to path + ".txt" and its kernel to `path`. Throws what the tool printed."""
+    document = Path(f"{path}.txt")
+    document.write_text(text)
+    done = subprocess.run([muster, "codegen", document, "--backend", backend, "-o", path, *options], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"codegen: {done.stderr.strip().splitlines()[0][:300]}")
+
+
+def skip(reason):
+    """Ends the check: it could not be made."""
+    print(f"skipped: {reason}")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+
+def report(check, item, trace):
+    try:
+        return check(item)
+    except Exception as error:  # whatever the kernel or its compiler throws
+        if trace:
+            traceback.print_exc()
+        return False, f"{type(error).__name__}: {str(error)[:600]} {' '.join(getattr(error, '__notes__', []))[:300]}"
+
+
+def run_all(items, name, check, limit, trace=False):
+    """Calls check(item), which gives (passed, note), in a process an item, as many at once as there are processors: a crash, or
+    more than `limit` seconds, is a failure of that item alone. Prints a line an item and the closing line."""
+    waiting, running, failed = list(items)[::-1], {}, 0
+    jobs = len(os.sched_getaffinity(0))
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            item = waiting.pop()
+            sys.stdout.flush()
+            log = tempfile.TemporaryFile("w+")
+            child = os.fork()
+            if child == 0:
+                os.dup2(log.fileno(), 2)
+                passed, note = report(check, item, trace)
+                log.write(f"{note}\n")
+                log.flush()
+                os._exit(0 if passed else 1)
+            running[child] = (item, log, time.time())
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if child == 0:
+            time.sleep(0.01)
+            for late in [c for c, (_, _, started) in running.items() if time.time() - started > limit]:
+                os.kill(late, signal.SIGKILL)
+            continue
+        item, log, started = running.pop(child)
+        log.seek(0)
+        note = log.read().strip()
+        if os.WIFSIGNALED(status):
+            note += f" ended by signal {os.WTERMSIG(status)} after {time.time() - started:.0f} s"
+        failed += status != 0
+        print(f"{'passed' if status == 0 else 'failed'} {name(item):62} {note}  ({time.time() - started:.1f} s)", flush=True)
+    total = len(items)
+    print(f"{total - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def arguments_of(description):
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("muster", help="the tool")
+    parser.add_argument("documents", nargs="+", type=Path, help="device IR documents, or folders of them")
+    parser.add_argument("--backend")
+    parser.add_argument("--sizes", nargs="+", choices=["even", "ragged"], default=["even", "ragged"])
+    parser.add_argument("--keep", type=Path, help="keep the emitted kernels in this folder")
+    parser.add_argument("--trace", action="store_true")
+    return parser
+
+
+def files_of(paths):
+    files = [f for path in paths for f in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
+    if not any(f.is_file() for f in files):
+        skip("no documents")
+    return files
+
+
+def main(description, check, limit=300):
+    """The program around check(options, case, path without suffix): runs every document in every size."""
+    options = arguments_of(description).parse_args()
+    items = []
+    for file in files_of(options.documents):
+        text = file.read_text()
+        different = scaled(text, True) != scaled(text, False)
+        items += [(file, size) for size in options.sizes if size == "even" or different or "even" not in options.sizes]
+
+    def one(item):
+        path, size = item
+        case = Case(path.read_text(), size == "ragged")
+        return check(options, case, f"{folder}/{path.stem}.{size}")
+
+    with tempfile.TemporaryDirectory(prefix="muster-") as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        return run_all(items, lambda item: f"{item[0].stem} {item[1]}", one, limit, options.trace)
