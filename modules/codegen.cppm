@@ -661,8 +661,6 @@ private:
   [[nodiscard]] expression push_extreme(std::string_view callee, expression a, expression b);
   [[nodiscard]] const argument* repeated(std::size_t i) const noexcept;
   [[nodiscard]] std::string place() const; ///< file:line of the node being lowered
-  [[noreturn]] void throw_missing(muster::operation o, const node& n) const;
-  [[noreturn]] void throw_unknown_operation(const node& n) const;
   expression push(const expression_node& n);
   expression push(expression_node n, std::span<const expression> operands);
   statement push(const statement_node& n);
@@ -690,6 +688,10 @@ private:
 
 /// Lowers one operation for one backend: reads the node's operands, adds statements, sets its result.
 using handler = void(emitter&, const node&);
+
+/// The handler of a live node. Throws UnknownOperation, and BackendImplementationMissing with the node's own overload's name.
+[[nodiscard]] handler& handler_of(const kernel_plan& plan, node_id n, registry_view<muster::operation, handler> registry,
+                                  backend_id backend);
 
 /// What a backend gives the code generator beside its handlers.
 struct target {

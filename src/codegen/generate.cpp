@@ -19,6 +19,16 @@ struct generator::state {
   std::vector<std::string> notes;
 };
 
+namespace {
+
+/// Throws what stands in the way of the first live node without a handler.
+void require_handlers(const kernel_plan& plan, registry_view<muster::operation, handler> registry, backend_id backend) {
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    if (plan.nodes[i].live && !plan.source->nodes[i].is_parameter) (void)handler_of(plan, static_cast<node_id>(i), registry, backend);
+}
+
+} // namespace
+
 generator::generator(registry_view<muster::operation, handler> registry, std::span<const target* const> targets)
     : self_(std::make_unique<state>()) {
   self_->registry = registry;
@@ -40,7 +50,11 @@ void generator::generate(const document& d, const device_ir::config& config, std
   const backend_id id = self_->registry.backend_named(backend);
   const std::size_t b = static_cast<std::size_t>(id);
   const target* const t = self_->targets[b];
-  if (t == nullptr) throw BackendUnsupported(backend, d.kernel, "the backend has handlers but no description of how to write a kernel");
+  if (t == nullptr) {
+    make_plan(self_->plan, d, config);
+    require_handlers(self_->plan, self_->registry, id);
+    throw BackendUnsupported(backend, d.kernel, "the backend has handlers but no description of how to write a kernel");
+  }
   std::unique_ptr<emitter>& e = self_->emitters[b];
   if (!e) e = t->make_emitter();
   const std::size_t before = out.size();

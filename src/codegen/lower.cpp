@@ -132,30 +132,26 @@ void emitter::lower_graph(std::int32_t graph) {
   current = saved;
 }
 
-void emitter::lower_node(node_id n) {
-  current = n;
-  const node_plan& p = plan->at(n);
-  const node& nd = source->at(n);
-  if (!p.known) throw_unknown_operation(nd);
-  handler* const lower = registry_.find(backend_, p.op);
-  if (lower == nullptr) throw_missing(p.op, nd);
-  lower(*this, nd);
-}
-
-void emitter::throw_missing(muster::operation o, const node& n) const {
+handler& handler_of(const kernel_plan& plan, node_id n, registry_view<muster::operation, handler> registry, backend_id backend) {
+  const node_plan& p = plan.at(n);
+  const node& nd = plan.source->at(n);
+  if (!p.known) {
+    std::vector<std::string_view> names;
+    for (const operation_information& o : operation_table) names.push_back(o.name);
+    throw UnknownOperation(nd.target, nearest_name(nd.target, names), fmt::format("{}:{}", plan.source->file, nd.line));
+  }
+  if (handler* const found = registry.find(backend, p.op)) return *found;
   try {
-    (void)registry_.at(backend_, o);
-  } catch (const BackendImplementationMissing& missing) {
-    throw BackendImplementationMissing(missing.backend(), qualified_name(o, n.target), missing.family(), missing.implemented_by(),
+    return registry.at(backend, p.op);
+  } catch (const BackendImplementationMissing& missing) { // the overload that the document names, in place of its operation
+    throw BackendImplementationMissing(missing.backend(), qualified_name(p.op, nd.target), missing.family(), missing.implemented_by(),
                                        missing.has_common());
   }
-  malformed("the operation has a handler after all");
 }
 
-void emitter::throw_unknown_operation(const node& n) const {
-  std::vector<std::string_view> names;
-  for (const operation_information& o : operation_table) names.push_back(o.name);
-  throw UnknownOperation(n.target, nearest_name(n.target, names), place());
+void emitter::lower_node(node_id n) {
+  current = n;
+  handler_of(*plan, n, registry_, backend_)(*this, source->at(n));
 }
 
 node_id emitter::graph_result_node(std::int32_t graph, std::size_t i) const {

@@ -192,9 +192,7 @@ private:
   }
 
   /// `float16(0.5f)` where the target has a type of its own for narrow floats.
-  bool constructs(const expression_node& n) const {
-    return c_ && emitter_.language->constructs_narrow && device_ir::size_of(n.type) < 4;
-  }
+  bool constructs(const expression_node& n) const { return c_ && emitter_.language->constructs_narrow && device_ir::size_of(n.type) < 4; }
 
   /// A literal of a C dialect's 32-bit float. A value that rounds to infinity there is infinity.
   void print_single(double v) {

@@ -2,8 +2,7 @@
 #include <cstdio>
 #include <string>
 #include <gsl/gsl>
-import muster.error;
-import muster.registry;
+import muster;
 
 namespace {
 

@@ -27,7 +27,7 @@ SIZES = {
     "jagged_dense_add_2d": {256: 10, 257: 11},
     "jagged_softmax_kernel": {512: 6, 513: 7},
     "helion_gdn_fwd_h": {80: 2, 8: 2, 16: 2, 4096: 512},
-    "helion_mamba2_chunk_scan_kernel": {80: 2, 8: 2, 256: 64, 4096: 1024},
+    "helion_mamba2_chunk_scan_kernel": {80: 1, 8: 1, 256: 64, 4096: 1024},
     "_nvfp4_gemv_bf16in_triton_body": {},
     "rope_fwd": {},
     "two_phases": {},
