@@ -179,7 +179,8 @@ class Case:
     """A document scaled down, its inputs, and what its tensors must be after a launch."""
 
     def __init__(self, text, ragged):
-        self.text = scaled(text, ragged)
+        """`ragged` None: the document as it stands."""
+        self.text = text if ragged is None else scaled(text, ragged)
         self.document = Document(self.text)
         self.symbols = symbols_of(self.document)
         self.storages = make_inputs(self.document, self.symbols, 0)
@@ -188,8 +189,9 @@ class Case:
         with np.errstate(all="ignore"):
             Interpreter(self.document, self.expected, self.symbols).run()
 
-    def compare(self):
-        """Whether `storages` are now as expected, and what to say of it."""
+    def compare(self, tolerances={}):
+        """Whether `storages` are now as expected, and what to say of it. `tolerances`: by element type, in place of TOLERANCES."""
+        tolerances = TOLERANCES | tolerances
         worst, stored = 0.0, 0
         for n, (dtype, _, _) in self.document.tensors.items():
             got, want = self.storages[n], self.expected[n]
@@ -206,7 +208,7 @@ class Case:
             if not ((g == w) | (np.isnan(g) & np.isnan(w)))[~finite].all():
                 return False, f"{n}: infinities and NaNs differ"
             error = np.abs(g[finite] - w[finite])
-            scale = np.abs(w[finite]).max(initial=0) * TOLERANCES[dtype] * 0.25 + np.abs(w[finite]) * TOLERANCES[dtype]
+            scale = np.abs(w[finite]).max(initial=0) * tolerances[dtype] * 0.25 + np.abs(w[finite]) * tolerances[dtype]
             bad = ~(error <= scale + 1e-30)
             if bad.any():
                 return False, f"{n}: {bad.sum()} of {len(g)} wrong, the first at {int(np.argmax(bad))}: {g[finite][bad][0]} for {w[finite][bad][0]}"

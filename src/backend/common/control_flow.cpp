@@ -239,12 +239,24 @@ void while_loop(emitter& e, const node&) {
   publish(e, carries);
 }
 
+namespace {
+
+bool is_same_name(const emitter& e, expression a, expression b) {
+  const codegen::expression_node& x = e.at(a);
+  const codegen::expression_node& y = e.at(b);
+  return x.what == codegen::expression_kind::name && y.what == codegen::expression_kind::name && x.name == y.name;
+}
+
+} // namespace
+
 void if_(emitter& e, const node&) {
   const node_id self = e.current;
   const codegen::branch_plan& branch = e.plan->branches[static_cast<std::size_t>(e.plan->branch_of_node[device_ir::index(self)])];
   const bool then_side = branch.constant_test.value_or(true);
   const bool else_side = branch.else_graph >= 0 && !branch.constant_test.value_or(false);
   std::vector<std::pair<const codegen::branch_output*, variable>> outputs;
+  std::vector<bool> changes(branch.outputs.size()); // whether a side gives the output a value other than the one passed by
+  const auto number = [&](const codegen::branch_output* out) { return static_cast<std::size_t>(out - branch.outputs.data()); };
   for (const codegen::branch_output& out : branch.outputs) {
     if (!is_live(e, out.then_value) && !is_live(e, out.else_value) && !is_live(e, out.joined)) continue;
     const node_id any = out.joined != no_node ? out.joined : out.then_value != no_node ? out.then_value : out.else_value;
@@ -266,6 +278,8 @@ void if_(emitter& e, const node&) {
       if (result < 0) continue;
       const node_id from = e.graph_result_node(graph, static_cast<std::size_t>(result));
       const expression value = e.graph_result(graph, static_cast<std::size_t>(result));
+      if (out->passes != no_node && is_same_name(e, value, e.value_of(out->passes))) continue;
+      changes[number(out)] = true;
       assignments.emplace_back(v, e.cast(from != no_node ? e.as_tile(from, value) : value, e.at(v).type));
     }
     assign_together(e, std::move(assignments));
@@ -285,9 +299,11 @@ void if_(emitter& e, const node&) {
     }
   }
   e.current = self;
-  for (const auto& [out, v] : outputs)
+  for (const auto& [out, v] : outputs) {
+    const expression value = out->passes != no_node && !changes[number(out)] ? e.value_of(out->passes) : e.name(v);
     for (const node_id n : {out->then_value, out->else_value, out->joined})
-      if (n != no_node) e.set_value(n, e.name(v));
+      if (n != no_node) e.set_value(n, value);
+  }
 }
 
 void phi(emitter& e, const node& n) {

@@ -1,0 +1,370 @@
+"""Times emitted Triton kernels beside the kernels that Helion generates for the same documents and configs, on one GPU.
+
+usage: compare_helion.py EXAMPLES DOCUMENTS KERNELS [--only REGEX] [--out FILE.tsv]
+
+EXAMPLES: Helion's folder of examples; DOCUMENTS: device IR documents exported from them, MODULE.KERNEL.N[.…].txt; KERNELS: for
+each, DOCUMENT.py as `muster codegen` writes it. Needs Helion, PyTorch, Triton and a GPU.
+
+Each example runs once, with every launch of its kernels caught. A document belongs to the first call of its kernel that has
+its tensors. Its config is then compiled by Helion, its launch caught, and the emitted kernel called with the same arguments:
+what both store must agree. Times are of replayed CUDA graphs, the two alternating; the ratio is the median of the pairs.
+Processes, one an example, compile side by side and take turns at timing.
+"""
+
+import argparse
+import importlib.util
+import inspect
+import json
+import multiprocessing
+import os
+import re
+import statistics
+import sys
+import time
+import traceback
+from pathlib import Path
+
+ROUNDS = 7
+
+
+def load(path, name=None):
+    spec = importlib.util.spec_from_file_location(name or re.sub(r"\W", "_", path.stem), path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Document:
+    def __init__(self, path):
+        text = path.read_text()
+        self.name = path.stem
+        self.kernel = re.search(r"^kernel (\S+)", text, re.M)[1]
+        self.tensors = re.findall(r"^host_tensor (\S+) (\w+)\[(.*?)\] strides \[(.*?)\]$", text, re.M)
+        self.symbols = re.findall(r"^symbol (\S+) (int|float) parameter (.*?)(?: hint (\S+))?$", text, re.M)
+        self.config = json.loads(re.search(r"^config (.*)$", text, re.M)[1])
+
+
+def catch_calls(example):
+    """Runs an example's main with benchmarks reduced to one call each: the arguments of every kernel call, by kernel."""
+    import helion
+    import helion._testing
+    from helion.runtime.kernel import BoundKernel
+
+    calls = []
+    original = BoundKernel.__call__
+
+    def call(self, *args):
+        calls.append((self, args))
+        return original(self, *args)
+
+    BoundKernel.__call__ = call
+    BoundKernel.autotune = lambda self, *a, **k: self.config_spec.default_config()
+
+    def once(kernel_fn, baseline_fn, args, **_):
+        for f in (kernel_fn if isinstance(kernel_fn, dict) else {"": kernel_fn}).values():
+            try:
+                f(*args)
+            except Exception as error:
+                print(f"  {example.stem}: {type(error).__name__}: {str(error)[:200]}", flush=True)
+        return {}
+
+    helion._testing.run_example = once
+    module = load(example)
+    for name in ("run_example", "do_bench"):
+        if hasattr(module, name):
+            setattr(module, name, once if name == "run_example" else lambda f, *a, **k: (f(), 1.0)[1])
+    try:
+        module.main()
+    except Exception as error:
+        print(f"  {example.stem}: main: {type(error).__name__}: {str(error)[:300]}", flush=True)
+    BoundKernel.__call__ = original
+    return calls
+
+
+class Launch:
+    """A caught launch of a Triton kernel."""
+
+    def __init__(self):
+        self.kernel = None
+
+    def __call__(self, kernel, grid, *args, num_warps, num_stages, ptx_options=None, launch_cooperative_grid=False, **options):
+        if self.kernel is not None:
+            raise RuntimeError("a second launch")
+        self.options = dict(num_warps=num_warps, num_stages=num_stages, **options)
+        if launch_cooperative_grid:
+            self.options["launch_cooperative_grid"] = True
+        if ptx_options is not None:
+            self.options["ptx_options"] = ptx_options
+        self.kernel, self.grid, self.args = kernel, grid, args
+
+    def run(self, args):
+        self.kernel.run(*args, grid=self.grid, warmup=False, **self.options)
+
+    def tensors(self):
+        import torch
+
+        return {n: a for n, a in zip(self.kernel.arg_names, self.args) if isinstance(a, torch.Tensor)}
+
+
+def dtype_of(t):
+    return {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+            "uint8": "u8", "bool": "b8", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}[str(t.dtype).removeprefix("torch.")]
+
+
+def fits(declared, t):
+    _, dtype, sizes, strides = declared
+    if dtype_of(t) != dtype:
+        return False
+    for text, values in ((sizes, t.shape), (strides, t.stride())):
+        parts = [p.strip() for p in re.split(r",(?![^(]*\))", text) if p.strip()]
+        if len(parts) != len(values) or any(p.isdigit() and int(p) != v for p, v in zip(parts, values)):
+            return False
+    return True
+
+
+def place_tensors(document, launch, arguments):
+    """The document's tensors among those that the launch got, by name, else by type and shape."""
+    given = launch.tensors()
+    placed, left = {}, dict(given)
+    for d in document.tensors:
+        name = re.sub(r"\W+", "_", d[0]).strip("_")
+        for candidate in (d[0], name):
+            if candidate in left and fits(d, left[candidate]):
+                placed[d[0]] = left.pop(candidate)
+                break
+    for d in document.tensors:
+        if d[0] in placed:
+            continue
+        found = next((n for n, t in left.items() if fits(d, t)), None)
+        if found is not None:
+            placed[d[0]] = left.pop(found)
+        else:  # an argument that the peer's kernel does not take
+            other = [a for a in arguments.values() if hasattr(a, "stride") and fits(d, a)]
+            if d[0] in arguments and hasattr(arguments[d[0]], "stride") and fits(d, arguments[d[0]]):
+                placed[d[0]] = arguments[d[0]]
+            elif other:
+                placed[d[0]] = other[0]
+            else:
+                return None
+    return placed
+
+
+def symbol_value(expression, kind, hint, tensors, arguments):
+    names = {**arguments, **tensors}
+    try:
+        value = eval(expression, {}, names)
+        return float(value) if kind == "float" else int(value)
+    except Exception:
+        if hint is None:
+            raise
+        return float(hint) if kind == "float" else int(hint)
+
+
+def graph_of(f):
+    import torch
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        f()
+        stream.synchronize()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(5):
+            f()
+        end.record()
+        stream.synchronize()
+        repeat = max(1, min(400, int(8 / max(start.elapsed_time(end) / 5, 1e-4))))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(repeat):
+                f()
+    torch.cuda.synchronize()
+    return graph, repeat
+
+
+def replay(graph, repeat):
+    import torch
+
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1000 / repeat
+
+
+class Pair:
+    """One document: the peer's launch and ours, with the same arguments."""
+
+    def __init__(self, document, kernels, bound, args, state):
+        import helion
+        import torch
+
+        self.document = document
+        for target, source in state:  # what the example's calls have changed since
+            target.copy_(source)
+        started = time.perf_counter()
+        code = bound.to_triton_code(helion.Config(**document.config))
+        self.peer_ms = (time.perf_counter() - started) * 1000
+        function = bound.compile_config(helion.Config(**document.config), allow_print=False)
+        self.peer = Launch()
+        function(*args, _launcher=self.peer)
+        arguments = dict(zip(bound.kernel.signature.parameters, args))
+        placed = place_tensors(document, self.peer, arguments)
+        if placed is None:
+            raise LookupError("its tensors are not those of the call")
+        self.tensors = list(placed.values())
+        module = load(Path(kernels, document.name + ".py"))
+        names = inspect.signature(module.launch).parameters
+        symbols = {n: symbol_value(e, k, h, placed, arguments) for n, k, e, h in document.symbols}
+        values = [symbols[n] for n in list(names)[len(document.tensors) :]]
+        self.ours = lambda: module.launch(*self.tensors, *values)
+        self.theirs = lambda: self.peer.run(self.peer.args)
+        before = {t.data_ptr(): (t, t.clone()) for t in list(self.peer.tensors().values()) + self.tensors}
+        restore = lambda: [t.copy_(saved) for t, saved in before.values()]
+        results = []
+        for f in (self.theirs, self.ours):
+            restore()
+            torch.cuda.synchronize()
+            f()
+            torch.cuda.synchronize()
+            results.append([t.clone() for t, _ in before.values()])
+        restore()
+        self.worst, self.stored = 0.0, 0
+        for a, b, (t, saved) in zip(*results, before.values()):
+            same = lambda x, y: torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8))
+            self.stored += not same(b, saved)
+            if same(a, b):
+                continue
+            a, b = a.double(), b.double()
+            if not torch.equal(torch.isfinite(a), torch.isfinite(b)):
+                self.worst = float("inf")
+                continue
+            scale = torch.nan_to_num(a, posinf=0, neginf=0).abs().max().clamp_min(1e-12)
+            self.worst = max(self.worst, (torch.nan_to_num(a - b).abs().max() / scale).item())
+
+    def time(self):
+        import torch
+
+        graphs = [graph_of(f) for f in (self.theirs, self.ours)]
+        for g in graphs:
+            replay(*g)
+        pairs = []
+        for i in range(ROUNDS):
+            order = graphs if i % 2 == 0 else graphs[::-1]
+            times = [replay(*g) for g in order]
+            pairs.append(times if i % 2 == 0 else times[::-1])
+        theirs, ours = zip(*pairs)
+        del graphs
+        torch.cuda.empty_cache()
+        return statistics.median(theirs), statistics.median(ours), statistics.median(o / t for t, o in pairs)
+
+
+def child(example, documents, kernels, pipe):
+    os.environ["HELION_AUTOTUNE_EFFORT"] = "none"
+    log = open(f"/tmp/{example.stem}.log", "w")
+    os.dup2(log.fileno(), 2)
+    pairs, problems = [], []
+    try:
+        import torch
+
+        torch.manual_seed(0)
+        calls = catch_calls(example)
+        for d in documents:
+            reason = f"no call of {d.kernel} among {sorted({b.kernel.name for b, _ in calls})}"
+            tried = set()
+            for bound, args in calls:
+                if bound.kernel.name != d.kernel or id(bound) in tried:
+                    continue
+                tried.add(id(bound))
+                try:
+                    pairs.append(Pair(d, kernels, bound, args, []))
+                    reason = None
+                    break
+                except LookupError as error:
+                    reason = str(error)
+                except Exception as error:
+                    reason = f"{type(error).__name__}: {str(error)[:300]}"
+                    traceback.print_exc()
+                    if "CUDA error" in reason or "illegal" in reason:
+                        raise
+            if reason:
+                problems.append((d.name, reason))
+    except BaseException as error:
+        traceback.print_exc()
+        problems.append((example.stem, f"{type(error).__name__}: {str(error)[:300]}"))
+    pipe.send(problems)
+    pipe.recv()
+    for p in pairs:
+        try:
+            pipe.send((p.document.name, p.worst, p.stored, p.peer_ms, *p.time()))
+        except BaseException as error:
+            traceback.print_exc()
+            pipe.send((p.document.name, f"timing: {type(error).__name__}: {str(error)[:300]}"))
+    pipe.send(None)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("examples", type=Path)
+    parser.add_argument("documents", type=Path)
+    parser.add_argument("kernels", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--limit", type=float, default=330, help="seconds for compiling")
+    options = parser.parse_args()
+    by_example = {}
+    for path in sorted(options.documents.glob("*.txt")):
+        if re.search(options.only, path.stem) and Path(options.kernels, path.stem + ".py").is_file():
+            by_example.setdefault(path.stem.split(".")[0], []).append(Document(path))
+    started = time.time()
+    context = multiprocessing.get_context("fork")
+    children = []
+    for name, documents in sorted(by_example.items(), key=lambda x: -len(x[1])):
+        here, there = context.Pipe()
+        process = context.Process(target=child, args=(options.examples / f"{name}.py", documents, options.kernels, there), daemon=True)
+        process.start()
+        there.close()
+        children.append((name, documents, process, here))
+    ready, problems = [], []
+    for name, documents, process, pipe in children:
+        try:
+            if not pipe.poll(max(1, options.limit - (time.time() - started))):
+                problems += [(d.name, "not compiled in time") for d in documents]
+                process.kill()
+                continue
+            problems += pipe.recv()
+            ready.append((name, process, pipe))
+        except EOFError:
+            problems += [(d.name, "the process ended") for d in documents]
+    print(f"compiled in {time.time() - started:.0f} s", flush=True)
+    rows = []
+    for name, process, pipe in ready:
+        pipe.send("go")
+        try:
+            while (row := pipe.recv()) is not None:
+                if len(row) == 2:
+                    problems.append(row)
+                else:
+                    rows.append(row)
+        except EOFError:
+            problems.append((name, "the process ended while timing"))
+        process.join(5)
+    lines = ["document\tworst\tstored\tpeer_codegen_ms\tpeer_us\tours_us\tratio"]
+    for row in sorted(rows, key=lambda r: r[6]):
+        name, worst, stored, peer_ms, theirs, ours, ratio = row
+        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{peer_ms:.1f}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}")
+    lines += [f"problem\t{n}\t{r}" for n, r in problems]
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    if rows:
+        ratios = [r[6] for r in rows]
+        print(f"{len(rows)} documents; ratio ours/theirs: median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}, "
+              f"over 1.05: {sum(r > 1.05 for r in ratios)}; results that differ by more than 2%: {[r[0] for r in rows if r[1] > 0.02]}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Runs emitted Triton kernels on a GPU and compares what they store with the interpreter of device IR.
+
+usage: check_documents.py --emit MUSTER FOLDER DOCUMENT-OR-FOLDER... [--sizes even ragged] [--backend triton]
+       check_documents.py --run FOLDER [--workers N]
+
+The first form needs no GPU: it writes each document, scaled down as test/harness/cases.py does, and its kernel into FOLDER.
+The second needs PyTorch, Triton and a GPU, and that folder.
+"""
+
+import argparse
+import importlib.util
+import multiprocessing
+import re
+import sys
+import time
+from pathlib import Path
+from queue import Empty
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
+import cases
+
+
+def emit(options):
+    folder = Path(options.paths[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    refused = 0
+    for file in cases.files_of(map(Path, options.paths[2:])):
+        text = file.read_text()
+        even = cases.scaled(text, False)
+        for size in options.sizes:
+            scaled = cases.scaled(text, size == "ragged")
+            if size == "ragged" and scaled == even and "even" in options.sizes:
+                continue
+            try:
+                cases.emit(options.paths[0], options.backend, scaled, f"{folder}/{file.stem}.{size}.py")
+            except RuntimeError as error:
+                print(f"failed {file.stem} {size} {error}")
+                refused += 1
+    return 1 if refused else 0
+
+
+def module_of(path):
+    spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def check(source):
+    import torch
+
+    types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3fn": torch.float8_e4m3fn,
+             "f8e5m2": torch.float8_e5m2, "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b8": torch.bool}
+    case = cases.Case(Path(f"{source}.txt").read_text(), None)
+    flat, tensors = {}, []
+    for name, (dtype, sizes, strides) in case.document.tensors.items():
+        raw = torch.from_numpy(case.storages[name].view("uint8")).cuda()
+        flat[name] = raw
+        number = lambda expressions: [int(cases.evaluate(e, case.symbols)) for e in expressions]
+        tensors.append(raw.view(types[dtype]).as_strided(number(sizes), number(strides)))
+    module = module_of(source)
+    code = module.launch.__code__
+    names = code.co_varnames[len(tensors) : code.co_argcount]
+    module.launch(*tensors, *[case.symbols[n] for n in names])
+    torch.cuda.synchronize()
+    for name, raw in flat.items():
+        case.storages[name].view("uint8")[:] = raw.cpu().numpy()
+    products = re.search(r"aten\.(add|b|badd)?mm|matmul_ops_dot", case.text)
+    reduced = products and "setting dot_precision tf32\n" in case.text
+    return case.compare({"f32": 2e-3 if reduced else 1e-4})
+
+
+def worker(waiting, done):
+    import torch
+
+    torch.cuda.init()
+    while (source := waiting.get()) is not None:
+        done.put((source, None, "started", 0.0))
+        started = time.time()
+        passed, note = cases.report(check, source, False)
+        done.put((source, passed, note, time.time() - started))
+        if not passed:
+            return  # a failed kernel may have spoiled the process
+
+
+def run(options):
+    sources = sorted(Path(options.paths[0]).glob("*.py"))
+    if not sources:
+        cases.skip("no kernels")
+    waiting, done = multiprocessing.Queue(), multiprocessing.Queue()
+    for source in sources:
+        waiting.put(source)
+    workers, running, failed, left = {}, {}, 0, len(sources)
+    for _ in range(options.workers):
+        waiting.put(None)
+    start = lambda: multiprocessing.Process(target=worker, args=(waiting, done), daemon=True)
+    alive = [start() for _ in range(min(options.workers, left))]
+    for w in alive:
+        w.start()
+    last = time.time()
+    while left:
+        try:
+            source, passed, note, seconds = done.get(timeout=1)
+        except Empty:
+            if time.time() - last > 150:
+                print(f"failed: nothing ends; {left} are left: {' '.join(s.stem for s in running)}")
+                return 1
+            alive = [w for w in alive if w.is_alive()]
+            while len(alive) < min(options.workers, left):  # those that failed
+                alive.append(start())
+                alive[-1].start()
+            continue
+        if passed is None:
+            running[source] = True
+            continue
+        last = time.time()
+        running.pop(source, None)
+        left -= 1
+        failed += not passed
+        print(f"{'passed' if passed else 'failed'} {source.stem:62} {note}  ({seconds:.1f} s)", flush=True)
+    print(f"{len(sources) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--emit", action="store_true")
+    parser.add_argument("--run", action="store_true")
+    parser.add_argument("paths", nargs="+")
+    parser.add_argument("--sizes", nargs="+", choices=["even", "ragged"], default=["even", "ragged"])
+    parser.add_argument("--backend", default="triton")
+    parser.add_argument("--workers", type=int, default=12)
+    arguments = parser.parse_args()
+    sys.exit(emit(arguments) if arguments.emit else run(arguments))
