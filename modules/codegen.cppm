@@ -521,6 +521,9 @@ public:
   [[nodiscard]] bool is_atom(expression e) const noexcept;
   /// A symbolic expression (a size, a stride, a loop's bound) as an expression of the target, symbols through `symbol_value`.
   [[nodiscard]] expression symbolic(symbolic::expression e);
+  /// A host tensor's stride along dimension `d` as an access uses it: 0 along a dimension of one element, where every index means
+  /// that element. Throws DeviceIRError where the tensor has no such dimension.
+  [[nodiscard]] expression stride_of(std::int32_t tensor, std::size_t d);
   /// A small whole power is a product, any other a call.
   [[nodiscard]] expression power_of(expression base, expression exponent);
   /// The expression that holds a symbol: a parameter, a block size, a tile's begin … Backends override what differs.

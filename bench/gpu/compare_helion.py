@@ -1,14 +1,15 @@
-"""Times emitted Triton kernels beside the kernels that Helion generates for the same documents and configs, on one GPU.
+"""Times emitted Triton kernels beside the kernels that Helion generates for the same device IR and configs, on one GPU.
 
-usage: compare_helion.py EXAMPLES DOCUMENTS KERNELS [--only REGEX] [--out FILE.tsv]
+usage: compare_helion.py MUSTER EXPORT EXAMPLES DOCUMENTS [--only REGEX] [--random N] [--out FOLDER]
 
-EXAMPLES: Helion's folder of examples; DOCUMENTS: device IR documents exported from them, MODULE.KERNEL.N[.…].txt; KERNELS: for
-each, DOCUMENT.py as `muster codegen` writes it. Needs Helion, PyTorch, Triton and a GPU.
+MUSTER: the tool; EXPORT: the module that writes a bound kernel as a device IR document; EXAMPLES: Helion's folder of examples;
+DOCUMENTS: a folder of documents exported from them, MODULE.KERNEL.N[.VARIANT].txt, whose configs are taken; an example
+without one gets its default config. --random adds N random configs a kernel. Needs Helion, PyTorch, Triton and a GPU.
 
-Each example runs once, with every launch of its kernels caught. A document belongs to the first call of its kernel that has
-its tensors. Its config is then compiled by Helion, its launch caught, and the emitted kernel called with the same arguments:
-what both store must agree. Times are of replayed CUDA graphs, the two alternating; the ratio is the median of the pairs.
-Processes, one an example, compile side by side and take turns at timing.
+Each example runs once, with every call of its kernels caught. Each caught kernel is exported with each config, emitted, and
+called with the arguments of the kernel that Helion makes of it; what both store must agree. Times are of replayed CUDA graphs,
+the two alternating; the ratio is the median of the pairs. Processes, one an example, compile side by side and take turns at
+timing.
 """
 
 import argparse
@@ -19,7 +20,9 @@ import multiprocessing
 import os
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -27,8 +30,8 @@ from pathlib import Path
 ROUNDS = 7
 
 
-def load(path, name=None):
-    spec = importlib.util.spec_from_file_location(name or re.sub(r"\W", "_", path.stem), path)
+def load(path):
+    spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -36,13 +39,10 @@ def load(path, name=None):
 
 
 class Document:
-    def __init__(self, path):
-        text = path.read_text()
-        self.name = path.stem
-        self.kernel = re.search(r"^kernel (\S+)", text, re.M)[1]
+    def __init__(self, name, text):
+        self.name, self.text = name, text
         self.tensors = re.findall(r"^host_tensor (\S+) (\w+)\[(.*?)\] strides \[(.*?)\]$", text, re.M)
         self.symbols = re.findall(r"^symbol (\S+) (int|float) parameter (.*?)(?: hint (\S+))?$", text, re.M)
-        self.config = json.loads(re.search(r"^config (.*)$", text, re.M)[1])
 
 
 def catch_calls(example):
@@ -197,25 +197,34 @@ def replay(graph, repeat):
 class Pair:
     """One document: the peer's launch and ours, with the same arguments."""
 
-    def __init__(self, document, kernels, bound, args, state):
-        import helion
+    def __init__(self, document, muster, bound, args, config):
         import torch
 
         self.document = document
-        for target, source in state:  # what the example's calls have changed since
-            target.copy_(source)
         started = time.perf_counter()
-        code = bound.to_triton_code(helion.Config(**document.config))
+        self.peer_code = bound.to_triton_code(config)
         self.peer_ms = (time.perf_counter() - started) * 1000
-        function = bound.compile_config(helion.Config(**document.config), allow_print=False)
-        self.peer = Launch()
-        function(*args, _launcher=self.peer)
+        source = Path(tempfile.gettempdir(), document.name + ".py")
+        written = source.with_suffix(".txt")
+        written.write_text(document.text)
+        done = subprocess.run([muster, "codegen", written, "--backend", "triton", "-o", source], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"muster: {done.stderr.strip()[:300]}")
+        self.code = source.read_text()
+        try:
+            function = bound.compile_config(config, allow_print=False)
+            self.peer = Launch()
+            function(*args, _launcher=self.peer)
+            self.peer.run(self.peer.args)
+            torch.cuda.synchronize()
+        except Exception as error:
+            raise RuntimeError(f"the peer's own: {type(error).__name__}: {error}") from error
         arguments = dict(zip(bound.kernel.signature.parameters, args))
         placed = place_tensors(document, self.peer, arguments)
         if placed is None:
             raise LookupError("its tensors are not those of the call")
         self.tensors = list(placed.values())
-        module = load(Path(kernels, document.name + ".py"))
+        module = load(source)
         names = inspect.signature(module.launch).parameters
         symbols = {n: symbol_value(e, k, h, placed, arguments) for n, k, e, h in document.symbols}
         values = [symbols[n] for n in list(names)[len(document.tensors) :]]
@@ -224,11 +233,14 @@ class Pair:
         before = {t.data_ptr(): (t, t.clone()) for t in list(self.peer.tensors().values()) + self.tensors}
         restore = lambda: [t.copy_(saved) for t, saved in before.values()]
         results = []
+        self.compile_s = []
         for f in (self.theirs, self.ours):
             restore()
             torch.cuda.synchronize()
+            started = time.perf_counter()
             f()
             torch.cuda.synchronize()
+            self.compile_s.append(time.perf_counter() - started)
             results.append([t.clone() for t, _ in before.values()])
         restore()
         self.worst, self.stored = 0.0, 0
@@ -261,44 +273,66 @@ class Pair:
         return statistics.median(theirs), statistics.median(ours), statistics.median(o / t for t, o in pairs)
 
 
-def child(example, documents, kernels, pipe):
+def configs_of(module, name, n, documents, bound, random_count):
+    """The variants of one kernel: their names and configs, and the document that the config was taken from."""
+    import helion
+    from helion.autotuner.config_generation import ConfigGeneration
+
+    prefix = f"{module}.{name.strip('_')}.{n}"
+    found = [(p.stem, helion.Config(**json.loads(re.search(r"^config (.*)$", p.read_text(), re.M)[1])), p)
+             for p in sorted(documents.glob(f"{module}.*.txt")) if p.stem == prefix or p.stem.startswith(prefix + ".")]
+    if not found:
+        found = [(prefix, bound.config_spec.default_config(), None)]
+    if random_count:
+        generation = ConfigGeneration(bound.config_spec)
+        found += [(f"{prefix}.random{i}", generation.random_config(), None) for i in range(random_count)]
+    return found
+
+
+def child(example, options, pipe):
     os.environ["HELION_AUTOTUNE_EFFORT"] = "none"
     log = open(f"/tmp/{example.stem}.log", "w")
     os.dup2(log.fileno(), 2)
-    pairs, problems = [], []
+    pairs, problems, same = [], [], []
     try:
+        import random
+
         import torch
 
+        random.seed(1)
         torch.manual_seed(0)
         calls = catch_calls(example)
-        for d in documents:
-            reason = f"no call of {d.kernel} among {sorted({b.kernel.name for b, _ in calls})}"
-            tried = set()
-            for bound, args in calls:
-                if bound.kernel.name != d.kernel or id(bound) in tried:
+        sys.path.insert(0, str(options.export.parent))
+        export = load(options.export).export
+        seen, counts = set(), {}
+        for bound, args in calls:
+            if id(bound) in seen or counts.get(bound.kernel.name, 0) >= options.most:
+                continue
+            seen.add(id(bound))
+            n = counts[bound.kernel.name] = counts.get(bound.kernel.name, -1) + 1
+            for name, config, taken_from in configs_of(example.stem, bound.kernel.name, n, options.documents, bound, options.random):
+                if not re.search(options.only, name):
                     continue
-                tried.add(id(bound))
                 try:
-                    pairs.append(Pair(d, kernels, bound, args, []))
-                    reason = None
-                    break
-                except LookupError as error:
-                    reason = str(error)
+                    with torch.no_grad():
+                        with bound.env, bound.host_function, bound.host_function.device_ir:
+                            text = export(bound, config)
+                        if taken_from is not None:
+                            same.append(text == taken_from.read_text())
+                        pairs.append(Pair(Document(name, text), options.muster, bound, args, config))
                 except Exception as error:
-                    reason = f"{type(error).__name__}: {str(error)[:300]}"
+                    problems.append((name, f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")))
                     traceback.print_exc()
-                    if "CUDA error" in reason or "illegal" in reason:
+                    if "CUDA error" in str(error):
                         raise
-            if reason:
-                problems.append((d.name, reason))
     except BaseException as error:
         traceback.print_exc()
-        problems.append((example.stem, f"{type(error).__name__}: {str(error)[:300]}"))
-    pipe.send(problems)
+        problems.append((example.stem, f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")))
+    pipe.send((problems, sum(same), len(same)))
     pipe.recv()
     for p in pairs:
         try:
-            pipe.send((p.document.name, p.worst, p.stored, p.peer_ms, *p.time()))
+            pipe.send((p.document.name, p.worst, p.stored, p.peer_ms, *p.time(), p.compile_s, p.document.text, p.peer_code, p.code))
         except BaseException as error:
             traceback.print_exc()
             pipe.send((p.document.name, f"timing: {type(error).__name__}: {str(error)[:300]}"))
@@ -307,61 +341,65 @@ def child(example, documents, kernels, pipe):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("examples", type=Path)
-    parser.add_argument("documents", type=Path)
-    parser.add_argument("kernels", type=Path)
+    for name in ("muster", "export", "examples", "documents"):
+        parser.add_argument(name, type=Path)
     parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--random", type=int, default=0, help="random configs a kernel")
+    parser.add_argument("--most", type=int, default=8, help="specialisations of one kernel")
+    parser.add_argument("--unseen", action="store_true", help="only the examples that no document was exported from")
+    parser.add_argument("--out", type=Path, help="a folder for the table, new documents, and sources where ours is slower or wrong")
     parser.add_argument("--limit", type=float, default=330, help="seconds for compiling")
     options = parser.parse_args()
-    by_example = {}
-    for path in sorted(options.documents.glob("*.txt")):
-        if re.search(options.only, path.stem) and Path(options.kernels, path.stem + ".py").is_file():
-            by_example.setdefault(path.stem.split(".")[0], []).append(Document(path))
+    known = {p.stem.split(".")[0] for p in options.documents.glob("*.txt")}
+    examples = [p for p in sorted(options.examples.glob("*.py")) if "def main" in p.read_text() and (p.stem in known) != options.unseen
+                and re.search(options.only.split("\\.")[0], p.stem)]
     started = time.time()
     context = multiprocessing.get_context("fork")
     children = []
-    for name, documents in sorted(by_example.items(), key=lambda x: -len(x[1])):
+    for example in examples:
         here, there = context.Pipe()
-        process = context.Process(target=child, args=(options.examples / f"{name}.py", documents, options.kernels, there), daemon=True)
+        process = context.Process(target=child, args=(example, options, there), daemon=True)
         process.start()
         there.close()
-        children.append((name, documents, process, here))
-    ready, problems = [], []
-    for name, documents, process, pipe in children:
+        children.append((example.stem, process, here))
+    ready, problems, same, compared = [], [], 0, 0
+    for name, process, pipe in children:
         try:
             if not pipe.poll(max(1, options.limit - (time.time() - started))):
-                problems += [(d.name, "not compiled in time") for d in documents]
+                problems.append((name, "not compiled in time"))
                 process.kill()
                 continue
-            problems += pipe.recv()
+            found, equal, of = pipe.recv()
+            problems += found
+            same, compared = same + equal, compared + of
             ready.append((name, process, pipe))
         except EOFError:
-            problems += [(d.name, "the process ended") for d in documents]
-    print(f"compiled in {time.time() - started:.0f} s", flush=True)
+            problems.append((name, "the process ended"))
+    print(f"compiled in {time.time() - started:.0f} s; {same} of {compared} documents exported anew are the recorded ones", flush=True)
     rows = []
     for name, process, pipe in ready:
         pipe.send("go")
         try:
             while (row := pipe.recv()) is not None:
-                if len(row) == 2:
-                    problems.append(row)
-                else:
-                    rows.append(row)
+                (problems if len(row) == 2 else rows).append(row)
         except EOFError:
             problems.append((name, "the process ended while timing"))
         process.join(5)
-    lines = ["document\tworst\tstored\tpeer_codegen_ms\tpeer_us\tours_us\tratio"]
-    for row in sorted(rows, key=lambda r: r[6]):
-        name, worst, stored, peer_ms, theirs, ours, ratio = row
-        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{peer_ms:.1f}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}")
+    lines = ["document\tdifference\tstored\tpeer_codegen_ms\tpeer_us\tours_us\tratio\tpeer_compile_s\tours_compile_s"]
+    rows.sort(key=lambda r: r[6])
+    for name, worst, stored, peer_ms, theirs, ours, ratio, compile_s, *_ in rows:
+        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{peer_ms:.1f}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}\t{compile_s[0]:.1f}\t{compile_s[1]:.1f}")
     lines += [f"problem\t{n}\t{r}" for n, r in problems]
     if options.out:
-        options.out.write_text("\n".join(lines) + "\n")
+        options.out.mkdir(parents=True, exist_ok=True)
+        Path(options.out, "compare.tsv").write_text("\n".join(lines) + "\n")
+        Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[8]}" for r in rows))
+        Path(options.out, "sources.txt").write_text("".join(f"==== {r[0]} {r[6]:.3f} {r[1]:.2e}\n---- peer\n{r[9]}\n---- ours\n{r[10]}\n" for r in rows
+                                                            if r[6] > 1.03 or r[1] > 0.01))
     print("\n".join(lines))
     if rows:
         ratios = [r[6] for r in rows]
-        print(f"{len(rows)} documents; ratio ours/theirs: median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}, "
+        print(f"{len(rows)} kernels; ratio ours/theirs: median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}, "
               f"over 1.05: {sum(r > 1.05 for r in ratios)}; results that differ by more than 2%: {[r[0] for r in rows if r[1] > 0.02]}")
     return 1 if problems else 0
 

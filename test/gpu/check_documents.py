@@ -47,7 +47,9 @@ def module_of(path):
 
 
 def check(source):
+    """Whether the kernel is right, and what to say of it. None: it cannot run here."""
     import torch
+    from triton.runtime.errors import OutOfResources
 
     types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3fn": torch.float8_e4m3fn,
              "f8e5m2": torch.float8_e5m2, "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b8": torch.bool}
@@ -61,7 +63,10 @@ def check(source):
     module = module_of(source)
     code = module.launch.__code__
     names = code.co_varnames[len(tensors) : code.co_argcount]
-    module.launch(*tensors, *[case.symbols[n] for n in names])
+    try:
+        module.launch(*tensors, *[case.symbols[n] for n in names])
+    except OutOfResources as error:
+        return None, f"its blocks do not fit this GPU: {error}"
     torch.cuda.synchronize()
     for name, raw in flat.items():
         case.storages[name].view("uint8")[:] = raw.cpu().numpy()
@@ -75,11 +80,11 @@ def worker(waiting, done):
 
     torch.cuda.init()
     while (source := waiting.get()) is not None:
-        done.put((source, None, "started", 0.0))
+        done.put((source, "started", "", 0.0))
         started = time.time()
         passed, note = cases.report(check, source, False)
-        done.put((source, passed, note, time.time() - started))
-        if not passed:
+        done.put((source, {True: "passed", False: "failed", None: "skipped:"}[passed], note, time.time() - started))
+        if passed is False:
             return  # a failed kernel may have spoiled the process
 
 
@@ -90,7 +95,7 @@ def run(options):
     waiting, done = multiprocessing.Queue(), multiprocessing.Queue()
     for source in sources:
         waiting.put(source)
-    workers, running, failed, left = {}, {}, 0, len(sources)
+    running, failed, skipped, left = {}, 0, 0, len(sources)
     for _ in range(options.workers):
         waiting.put(None)
     start = lambda: multiprocessing.Process(target=worker, args=(waiting, done), daemon=True)
@@ -100,7 +105,7 @@ def run(options):
     last = time.time()
     while left:
         try:
-            source, passed, note, seconds = done.get(timeout=1)
+            source, status, note, seconds = done.get(timeout=1)
         except Empty:
             if time.time() - last > 150:
                 print(f"failed: nothing ends; {left} are left: {' '.join(s.stem for s in running)}")
@@ -110,15 +115,16 @@ def run(options):
                 alive.append(start())
                 alive[-1].start()
             continue
-        if passed is None:
+        if status == "started":
             running[source] = True
             continue
         last = time.time()
         running.pop(source, None)
         left -= 1
-        failed += not passed
-        print(f"{'passed' if passed else 'failed'} {source.stem:62} {note}  ({seconds:.1f} s)", flush=True)
-    print(f"{len(sources) - failed} passed, {failed} failed")
+        failed += status == "failed"
+        skipped += status == "skipped:"
+        print(f"{status} {source.stem:62} {note}  ({seconds:.1f} s)", flush=True)
+    print(f"{len(sources) - failed - skipped} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 

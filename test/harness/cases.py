@@ -22,7 +22,7 @@ TOLERANCES = {"f64": 1e-10, "f32": 2e-5, "f16": 3e-3, "bf16": 2.5e-2, "f8e4m3fn"
 
 # Sizes that stand in relations which the scaling cannot see; parameters that must fit the sizes.
 SIZES = {
-    "_helion_jagged_attention_kernel": {1024: 3, 1025: 4, 785870: 160},
+    "_helion_jagged_attention_kernel": {1024: 3, 1025: 4, 785870: 192},
     "jagged_hstu_attention": {16: 3, 17: 4},
     "jagged_dense_add_2d": {256: 10, 257: 11},
     "jagged_softmax_kernel": {512: 6, 513: 7},
@@ -143,8 +143,8 @@ def make_inputs(d, symbols, seed):
         elif dtype == "b8":
             data[:] = rng.integers(0, 2, count)
         elif "token" in name:
-            data[:] = {"sorted_to_orig_token_idx": lambda: rng.permutation(count), "expert_token_offsets": lambda: np.array([0, 9, 9, 21]),
-                       "expert_token_counts": lambda: np.array([9, 0, 12])}[name]()
+            data[:] = {"sorted_to_orig_token_idx": lambda: rng.permutation(count), "expert_token_offsets": lambda: np.array([0, 12, 12, 24]),
+                       "expert_token_counts": lambda: np.array([12, 0, 12])}[name]()
         elif "offsets" in name:
             flat = [shapes[n][0] for n, (t, _, _) in d.tensors.items() if t in FLOATS]
             total = min(max(s[0] for s in flat), 60 * (count - 1))
@@ -153,7 +153,7 @@ def make_inputs(d, symbols, seed):
                 total = min(total // 128 if d.kernel != "jagged_dense_add_2d" else total, 12 * (count - 1))
             cuts = np.sort(rng.integers(0, total + 1, count - 2))
             if d.kernel == "_helion_jagged_attention_kernel":  # a tile beyond a sequence's end stores into the next one
-                cuts = cuts // 32 * 32
+                cuts, total = [64, 128], 192
             data[:] = np.concatenate([[0], cuts, [total]])
         elif "kv_indices" in name:
             data[:] = 0

@@ -447,7 +447,7 @@ class Interpreter:
         """Flat offsets and validity of an access, of the given rank."""
         _, sizes, strides = self.d.tensors[tensor]
         sizes = [int(self.number(s)) for s in sizes]
-        strides = [int(self.number(s)) for s in strides]
+        strides = [int(self.number(s)) if size != 1 else 0 for s, size in zip(strides, sizes)]  # every index means the one element
         parts = []
         for i, e in zip(indices, types):
             block = self.block_symbol(e, env)
@@ -470,8 +470,8 @@ class Interpreter:
         for (kind, p), size, stride in zip(parts, sizes, strides):
             if kind == "scalar":
                 offset = offset + (p if p >= 0 else p + size) * stride
-                if not (p < size):
-                    valid = valid & False
+                if not -size <= p < size and size != 1:
+                    raise IndexError(f"index {p} of {tensor} is out of range: the inputs do not fit the document")
                 continue
             if kind == "tensor":
                 own = p.data.ndim
@@ -499,7 +499,7 @@ class Interpreter:
                 ok = np.ones(1, bool)
             shape = [1] * begin + list(data.shape) + [1] * (total - begin - data.ndim)
             offset = offset + data.reshape(shape) * stride
-            inside = (data >= 0) & (data < size) if kind != "tensor" else True
+            inside = (data >= 0) & (data < size) if kind != "tensor" and size != 1 else True
             good = np.broadcast_to(ok & inside, data.shape)
             if kind == "tensor":
                 assert np.all((data >= 0) & (data < size) | ~good) or True

@@ -78,7 +78,7 @@ private:
 
   bool is_single(std::size_t d) const { return shape_[d].size == 1; }
 
-  expression stride(std::size_t d) { return e_.symbolic(e_.source->strides(declaration_)[d]); }
+  expression stride(std::size_t d) { return e_.stride_of(tensor_, d); }
 
   void read(std::span<const argument> list) {
     std::size_t storage = 0;
