@@ -494,7 +494,7 @@ public:
   [[nodiscard]] expression subscript(expression object, std::initializer_list<expression> items);
   [[nodiscard]] expression tuple(std::span<const expression> items);
   [[nodiscard]] expression list(std::span<const expression> items);
-  /// An operator. Folds constants and neutral operands of integers (x+0, x*1, 0*x); the result's type is torch's promotion
+  /// An operator. Folds constants and neutral operands of integers (x+0, x*1; not x*0, which may have a tile's shape); the result's type is torch's promotion
   /// (comparisons: b8).
   [[nodiscard]] expression unary(op o, expression a);
   [[nodiscard]] expression binary(op o, expression a, expression b);
@@ -502,7 +502,7 @@ public:
   [[nodiscard]] expression least(expression a, expression b); ///< of two scalars
   [[nodiscard]] expression greatest(expression a, expression b);
   [[nodiscard]] expression mark_non_negative(expression e); ///< the same expression, known to be at least 0
-  [[nodiscard]] bool is_zero(expression e) const noexcept;  ///< a literal 0 (negative zero is not)
+  [[nodiscard]] bool is_zero(expression e) const noexcept; ///< a literal 0 (negative zero is not)
   [[nodiscard]] expression typed(expression e, dtype as); ///< the same expression, known to have that type
   /// Converts; nothing where the type already is that one. Literals are converted exactly.
   [[nodiscard]] expression cast(expression e, dtype to);
@@ -535,7 +535,7 @@ public:
   void close_tile(std::int32_t block);
   [[nodiscard]] virtual expression tile_offset(std::int32_t block);
   [[nodiscard]] virtual expression tile_indices(std::int32_t block);
-  [[nodiscard]] virtual expression tile_end(std::int32_t block);   ///< min(offset + block size, end)
+  [[nodiscard]] virtual expression tile_end(std::int32_t block); ///< min(offset + block size, end)
   [[nodiscard]] virtual expression tile_id(std::int32_t block);
   [[nodiscard]] virtual expression tile_count(std::int32_t block);
   [[nodiscard]] virtual expression block_size(std::int32_t block); ///< a literal, or a parameter's name
@@ -651,12 +651,12 @@ public:
   std::vector<std::string> notes; ///< what a user should know of the output (a hint not honoured, an unknown key); one line each
 
 protected:
-  std::vector<lowered> values_;      ///< by node_id
+  std::vector<lowered> values_; ///< by node_id
   std::vector<expression> several_;
-  std::vector<tile_binding> tiles_;       ///< by block id
+  std::vector<tile_binding> tiles_; ///< by block id
   std::vector<expression> tensor_values_; ///< by host tensor
   std::vector<bool> tensor_used_;
-  std::vector<bool> parameter_used_;      ///< by symbol
+  std::vector<bool> parameter_used_; ///< by symbol
   std::vector<expression> symbol_values_; ///< by symbol; no_expression: not bound
   const kernel_plan& the_plan() const noexcept { return *plan; }
 
