@@ -223,7 +223,7 @@ class Pair:
         placed = place_tensors(document, self.peer, arguments)
         if placed is None:
             raise LookupError("its tensors are not those of the call")
-        self.tensors = list(placed.values())
+        self.tensors = [placed[d[0]] for d in document.tensors]
         module = load(source)
         names = inspect.signature(module.launch).parameters
         symbols = {n: symbol_value(e, k, h, placed, arguments) for n, k, e, h in document.symbols}

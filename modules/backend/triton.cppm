@@ -38,7 +38,8 @@ struct access {
 /// A tensor's tiles of one shape, which the launcher describes to the hardware.
 struct descriptor {
   std::int32_t tensor = -1;
-  std::vector<std::int64_t> block_shape; ///< by dimension of the tensor
+  std::vector<std::int64_t> order;       ///< the tensor's dimension, by dimension of the descriptor: the contiguous one is last
+  std::vector<std::int64_t> block_shape; ///< by dimension of the descriptor
   codegen::variable name = codegen::no_variable;
 };
 
@@ -104,7 +105,9 @@ public:
   /// A barrier, if one of these tensors was stored to since the last one.
   void order_loads(std::span<const std::int32_t> tensors);
   /// The parameter that describes a tensor's tiles of this shape.
-  [[nodiscard]] expression describe(std::int32_t tensor, std::span<const std::int64_t> block_shape);
+  [[nodiscard]] expression describe(std::int32_t tensor, std::span<const std::int64_t> order, std::span<const std::int64_t> block_shape);
+  /// A tile with its dimensions in another order: dimension `i` of the result is dimension `order[i]` of `e`.
+  [[nodiscard]] expression permuted(expression e, std::span<const std::int64_t> order);
 
   std::vector<descriptor> descriptors;
   std::int64_t widest_product = 0; ///< columns of the widest matrix product of whole warp groups

@@ -230,19 +230,20 @@ private:
       print(parts[0], level);
       return;
     }
-    print_side(n.operation, parts[0], level, true);
+    print_side(n.operation, parts[0], level, true, true);
     ((out_ += ' ') += c_ ? b.c_spelling : b.spelling) += ' ';
-    print_side(n.operation, parts[1], level, false);
+    print_side(n.operation, parts[1], level, false, emitter_.at(parts[0]).typed);
   }
 
   /// Left operands may bind as tightly as the operator itself, right ones must bind more tightly, but for chains of one
-  /// associative operator of integers or booleans. Comparisons do not chain. C: mixed bitwise and logical operators get
+  /// associative operator of integers or booleans (a pointer is neither: what is added to it is summed first). Comparisons do not chain. C: mixed bitwise and logical operators get
   /// parentheses, as compilers ask for them.
-  void print_side(op outer, expression e, std::uint8_t level, bool left) {
+  void print_side(op outer, expression e, std::uint8_t level, bool left, bool other_is_number) {
     const expression_node& n = emitter_.at(e);
     std::uint8_t least = left && !is_comparison(outer) && outer != op::power ? level : static_cast<std::uint8_t>(level + 1);
     const bool chains = outer == op::logical_and || outer == op::logical_or || outer == op::bit_and || outer == op::bit_or ||
-                        outer == op::bit_xor || ((outer == op::add || outer == op::multiply) && n.typed && !device_ir::is_float(n.type));
+                        outer == op::bit_xor ||
+                        ((outer == op::add || outer == op::multiply) && other_is_number && n.typed && !device_ir::is_float(n.type));
     if (!left && chains && n.what == expression_kind::operation && n.operation == outer) least = level;
     if (c_ && n.what == expression_kind::operation && n.operation != outer && emitter_.operands(e).size() == 2 &&
         (is_bitwise(outer) || is_bitwise(n.operation) || outer == op::logical_or || (is_comparison(outer) && is_comparison(n.operation))))

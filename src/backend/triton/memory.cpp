@@ -40,9 +40,10 @@ public:
   access_builder(triton_emitter& e, std::int32_t tensor, std::span<const argument> indices, std::span<const dimension> shape)
       : e_(e), tensor_(tensor), declaration_(e.source->tensors[static_cast<std::size_t>(tensor)]), indices_(indices), shape_(shape) {}
 
-  /// Where a tensor descriptor serves: the box's shape and offsets, by dimension of the tensor. `whole_box` is the shape of
-  /// the value, which a box of the same lanes is reshaped to.
+  /// Where a tensor descriptor serves: the box's shape and offsets, by dimension of the descriptor, which has the tensor's
+  /// contiguous dimension last.
   struct box {
+    std::vector<std::int64_t> order; ///< the tensor's dimension, by dimension of the descriptor
     std::vector<std::int64_t> shape;
     std::vector<expression> offsets;
     bool drops_dimensions = false;
@@ -58,17 +59,32 @@ public:
     if (rank < 2 || rank > 5 || type == dtype::b8) return std::nullopt;
     const std::int64_t bytes = device_ir::size_of(type);
     box b;
+    std::optional<std::size_t> contiguous;
+    std::vector<std::int64_t> lanes_of(rank);
     for (std::size_t d = 0; d < rank; ++d) {
       const std::optional<std::int64_t> step = e_.integer_literal(e_.symbolic(e_.source->strides(declaration_)[d]));
       const std::int64_t size = constant_size(d);
-      if (!step || size < 1 || (d + 1 == rank ? *step != 1 : *step < 1 || *step * bytes % 16 != 0)) return std::nullopt;
+      if (!step || size < 1) return std::nullopt;
+      if (*step == 1 && (size > 1 || d + 1 == rank)) {
+        if (contiguous) return std::nullopt;
+        contiguous = d;
+      } else if (*step < 1 || *step * bytes % 16 != 0) {
+        return std::nullopt;
+      }
       const std::optional<std::int64_t> lanes = box_lanes(parts_[d], size);
       if (!lanes || *lanes > size || (parts_[d].what != index_part::kind::scalar && *lanes * bytes < 16)) return std::nullopt;
-      b.shape.push_back(*lanes);
+      lanes_of[d] = *lanes;
       b.drops_dimensions = b.drops_dimensions || parts_[d].what == index_part::kind::scalar;
     }
-    if (b.shape.back() * bytes < 16) return std::nullopt;
-    for (const index_part& p : parts_) b.offsets.push_back(e_.cast(box_offset(p), dtype::i32));
+    if (!contiguous || lanes_of[*contiguous] * bytes < 16) return std::nullopt;
+    if (b.drops_dimensions && *contiguous + 1 != rank) return std::nullopt;
+    for (std::size_t d = 0; d < rank; ++d)
+      if (d != *contiguous) b.order.push_back(static_cast<std::int64_t>(d));
+    b.order.push_back(static_cast<std::int64_t>(*contiguous));
+    for (const std::int64_t d : b.order) {
+      b.shape.push_back(lanes_of[static_cast<std::size_t>(d)]);
+      b.offsets.push_back(e_.cast(box_offset(parts_[static_cast<std::size_t>(d)]), dtype::i32));
+    }
     return b;
   }
 
@@ -239,14 +255,14 @@ private:
     if (p.what == index_part::kind::none) return codegen::no_expression;
     const expression by = stride(storage_dimension_[i]);
     expression value = p.value;
-    if (is_single_lane(p) && spans_tile(i)) return single_lane(p, by);
-    if (p.what == index_part::kind::block || (p.what == index_part::kind::whole && p.block >= 0)) value = e_.tile_indices(p.block);
-    else if (p.what == index_part::kind::whole)
-      value = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
     if (e_.integer_literal(by) == std::optional<std::int64_t>(0)) {
       repeats_ = repeats_ || (p.what != index_part::kind::scalar && !is_single_lane(p));
       return codegen::no_expression;
     }
+    if (is_single_lane(p) && spans_tile(i)) return single_lane(p, by);
+    if (p.what == index_part::kind::block || (p.what == index_part::kind::whole && p.block >= 0)) value = e_.tile_indices(p.block);
+    else if (p.what == index_part::kind::whole)
+      value = e_.call("tl.arange", {e_.integer(0), e_.integer(power_of_two_lanes(p.size))}, dtype::i32);
     if (wide() && e_.type_of(value) != dtype::i64) value = e_.cast(value, dtype::i64);
     if (p.what == index_part::kind::tensor) value = shaped(value, p.first_dimension, e_.shape_of(p.tensor).size());
     else if (p.what != index_part::kind::scalar) value = e_.along(value, p.first_dimension, rank_);
@@ -391,12 +407,19 @@ bool has_argument(const emitter& e, std::size_t i) {
   return a != nullptr && a->what != argument::kind::none;
 }
 
+bool in_order(std::span<const std::int64_t> order) { return std::is_sorted(order.begin(), order.end()); }
+
 bool load_box(triton_emitter& e, access_builder& builder, std::int32_t tensor) {
   if (!wants_descriptor(e, tensor, false) || has_argument(e, 2)) return false;
   const auto box = builder.as_box();
   if (!box) return false;
   const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
-  expression value = e.typed(e.method(e.describe(tensor, box->shape), "load", {e.list(box->offsets)}), type);
+  expression value = e.typed(e.method(e.describe(tensor, box->order, box->shape), "load", {e.list(box->offsets)}), type);
+  if (!in_order(box->order)) {
+    std::vector<std::int64_t> back(box->order.size());
+    for (std::size_t i = 0; i < back.size(); ++i) back[static_cast<std::size_t>(box->order[i])] = static_cast<std::int64_t>(i);
+    value = e.permuted(value, back);
+  }
   if (box->drops_dimensions) value = e.call("tl.reshape", {value, e.shape_list(e.shape_of(e.current))}, type);
   e.result(value);
   return true;
@@ -417,22 +440,25 @@ bool store_box(triton_emitter& e, access_builder& builder, std::int32_t tensor) 
   expression value = e.cast(e.tile_operand(2), type);
   if (e.shape_of(value_node).size() != box->shape.size()) {
     std::vector<expression> sizes;
-    for (const std::int64_t n : box->shape) sizes.push_back(e.integer(n));
+    for (std::size_t d = 0; d < box->order.size(); ++d)
+      for (std::size_t i = 0; i < box->order.size(); ++i)
+        if (box->order[i] == static_cast<std::int64_t>(d)) sizes.push_back(e.integer(box->shape[i]));
     value = e.call("tl.reshape", {value, e.list(sizes)}, type);
   }
-  e.evaluate(e.method(e.describe(tensor, box->shape), "store", {e.list(box->offsets), value}));
+  if (!in_order(box->order)) value = e.permuted(value, box->order);
+  e.evaluate(e.method(e.describe(tensor, box->order, box->shape), "store", {e.list(box->offsets), value}));
   return true;
 }
 
 } // namespace
 
-expression triton_emitter::describe(std::int32_t tensor, std::span<const std::int64_t> block_shape) {
+expression triton_emitter::describe(std::int32_t tensor, std::span<const std::int64_t> order, std::span<const std::int64_t> block_shape) {
   for (const descriptor& d : descriptors)
-    if (d.tensor == tensor && std::equal(d.block_shape.begin(), d.block_shape.end(), block_shape.begin(), block_shape.end()))
-      return name(d.name);
+    if (d.tensor == tensor && std::ranges::equal(d.order, order) && std::ranges::equal(d.block_shape, block_shape)) return name(d.name);
   const std::string_view of = source->tensors[static_cast<std::size_t>(tensor)].name;
   const codegen::variable v = new_parameter(keep_joined(of, std::string_view("_tiles")));
-  descriptors.push_back({.tensor = tensor, .block_shape = {block_shape.begin(), block_shape.end()}, .name = v});
+  descriptors.push_back(
+      {.tensor = tensor, .order = {order.begin(), order.end()}, .block_shape = {block_shape.begin(), block_shape.end()}, .name = v});
   return name(v);
 }
 

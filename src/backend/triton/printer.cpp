@@ -96,7 +96,7 @@ constexpr std::array<std::string_view, codegen::intrinsic_count> functions = [] 
   set(intrinsic::sinh, "libdevice.sinh");
   set(intrinsic::sqrt, "tl.sqrt_rn");
   set(intrinsic::tan, "libdevice.tan");
-  set(intrinsic::tanh, "_tanh");
+  set(intrinsic::tanh, "libdevice.tanh");
   set(intrinsic::trunc, "_trunc");
   set(intrinsic::fma, "tl.fma");
   set(intrinsic::floor_divide, "_floor_divide");
@@ -115,20 +115,13 @@ struct module_function {
 };
 
 // Triton's // and % round towards zero.
-constexpr std::array<module_function, 12> module_functions{{
+constexpr std::array<module_function, 11> module_functions{{
     {"_floor_divide", "@triton.jit\ndef _floor_divide(a, b):\n    quotient = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < "
                       "0)), quotient - 1, quotient)\n"},
     {"_floor_modulo", "@triton.jit\ndef _floor_modulo(a, b):\n    remainder = a % b\n    return tl.where((remainder != 0) & ((remainder < "
                       "0) != (b < 0)), remainder + b, remainder)\n"},
     {"_trunc_divide", "@triton.jit\ndef _trunc_divide(a, b):\n    return a // b\n"},
     {"_trunc_modulo", "@triton.jit\ndef _trunc_modulo(a, b):\n    return a % b\n"},
-    {"_tanh", "@triton.jit\ndef _tanh(x):\n"
-              "    # Near 0 the quotient would cancel: a polynomial instead.\n"
-              "    s = x * x\n"
-              "    near = ((((-5.70498872745e-3 * s + 2.06390887954e-2) * s - 5.37397155531e-2) * s + 1.33314422036e-1) * s - "
-              "3.33332819422e-1) * s * x + x\n"
-              "    far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)\n"
-              "    return tl.where(tl.abs(x) < 0.625, near, tl.where(x < 0.0, -far, far))\n"},
     {"_trunc", "@triton.jit\ndef _trunc(x):\n    return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))\n"},
     {"_maximum", "@triton.jit\ndef _maximum(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
     {"_minimum", "@triton.jit\ndef _minimum(a, b):\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
@@ -213,6 +206,7 @@ private:
   std::string& out_;
   void (*launch_options_)(const device_ir::config&, std::string&);
   std::vector<codegen::variable> tensors_; ///< by host tensor
+  codegen::variable programs_ = codegen::no_variable; ///< of a persistent kernel: how many there are
   std::vector<kernel> kernels_;
   std::vector<bool> block_sizes_in_use_; ///< by block
   std::array<bool, module_functions.size()> functions_in_use_{};
@@ -243,18 +237,20 @@ private:
     for (const codegen::variable v : tensors_) e_.at(v).live = false;
     for (const descriptor& d : e_.descriptors) e_.at(d.name).live = false;
     for (const symbolic::symbol s : codegen::launch_symbols(plan_)) e_.at(symbol_variable(s)).live = false;
+    if (persistent()) e_.at(programs_).live = false;
     e_.mark_live(inside);
     e_.resolve_names(inside);
     e_.print_body(inside, k.body, 1);
     const auto add = [&](codegen::variable v, bool is_constant) {
       if (!e_.at(v).live) return;
-      k.arguments.push_back(e_.name_of(v));
+      k.arguments.push_back(v == programs_ ? "grid[0]" : e_.name_of(v));
       (k.parameters += k.parameters.empty() ? "" : ", ") += e_.name_of(v);
       if (is_constant) k.parameters += ": tl.constexpr";
     };
     for (const codegen::variable v : tensors_) add(v, false);
     for (const descriptor& d : e_.descriptors) add(d.name, false);
     for (const symbolic::symbol s : codegen::launch_symbols(plan_)) add(symbol_variable(s), is_host_block_size(s));
+    if (persistent()) add(programs_, true);
   }
 
   template <class... T> void line(fmt::format_string<T...> format, T&&... arguments) {
@@ -272,6 +268,7 @@ private:
       tensors_.push_back(e_.new_parameter(d_.tensors[i].name));
       e_.bind_tensor(static_cast<std::int32_t>(i), e_.name(tensors_.back()));
     }
+    if (persistent()) programs_ = e_.new_parameter("programs", dtype::i32);
   }
 
   // -- the grid
@@ -308,7 +305,8 @@ private:
     if (!persistent()) return write_roots(roots, no_expression_);
     expression total = e_.integer(0, plan_.index_dtype);
     for (const codegen::root_plan& r : roots) total = e_.binary(op::add, total, total_of(r));
-    const expression count = e_.call("tl.num_programs", {e_.integer(0)}, dtype::i32);
+    // A constant, so that how many tiles a program has is one too.
+    const expression count = e_.typed(e_.name(programs_), dtype::i32);
     const codegen::variable v = e_.new_variable("virtual_pid", plan_.index_dtype);
     e_.at(v).non_negative = true;
     expression range;
@@ -561,16 +559,18 @@ private:
     const std::string total = fmt::format("{}", fmt::join(sums, " + "));
     if (!persistent()) return total + ",";
     const std::int64_t multiplier = plan_.config->num_sm_multiplier.value_or(1);
-    return fmt::format("min(_multiprocessors(){}, {}),", multiplier > 1 ? fmt::format(" * {}", multiplier) : std::string(), total);
+    const std::string programs = fmt::format("_multiprocessors(){}", multiplier > 1 ? fmt::format(" * {}", multiplier) : std::string());
+    // The number is a constant of the kernel: it may not follow sizes that differ from call to call.
+    return never_empty(k) ? fmt::format("min({}, {}),", programs, total) : programs + ",";
   }
 
   void write_descriptor(const descriptor& d, std::string_view indent) {
     const device_ir::host_tensor& t = d_.tensors[static_cast<std::size_t>(d.tensor)];
     const auto printed = [&](std::span<const symbolic::expression> all) {
       std::string text;
-      for (const symbolic::expression x : all) {
+      for (const std::int64_t dimension : d.order) {
         if (!text.empty()) text += ", ";
-        e_.print_expression(e_.symbolic(x), text);
+        e_.print_expression(e_.symbolic(all[static_cast<std::size_t>(dimension)]), text);
       }
       return text;
     };

@@ -104,28 +104,27 @@ void expand(emitter& base, const node&) {
   e.result(e.call("tl.broadcast_to", {tile, e.shape_list(e.shape_of(e.current))}, e.type_of(x)));
 }
 
+expression triton_emitter::permuted(expression x, std::span<const std::int64_t> order) {
+  if (is_literal(x) || std::ranges::is_sorted(order)) return x;
+  if (order.size() == 2) return call("tl.trans", {x}, type_of(x));
+  std::vector<expression> dims;
+  for (const std::int64_t d : order) dims.push_back(integer(d));
+  return call("tl.permute", {x, list(dims)}, type_of(x));
+}
+
 void permute(emitter& base, const node&) {
   triton_emitter& e = self(base);
-  const expression x = e.operand(0);
-  if (e.is_literal(x)) return e.result(x);
-  const std::size_t rank = rank_of(e, 0);
-  std::vector<expression> order;
-  bool identity = true;
-  for (const argument& a : list(e, 1)) {
-    const std::int64_t d = a.integer < 0 ? a.integer + static_cast<std::int64_t>(rank) : a.integer;
-    identity = identity && d == static_cast<std::int64_t>(order.size());
-    order.push_back(e.integer(d));
-  }
-  if (identity) return e.result(x);
-  if (rank == 2) return e.result(e.call("tl.trans", {x}, e.type_of(x)));
-  e.result(e.call("tl.permute", {x, e.list(order)}, e.type_of(x)));
+  const std::int64_t rank = static_cast<std::int64_t>(rank_of(e, 0));
+  std::vector<std::int64_t> order;
+  for (const argument& a : list(e, 1)) order.push_back(a.integer < 0 ? a.integer + rank : a.integer);
+  e.result(e.permuted(e.operand(0), order));
 }
 
 void transpose(emitter& base, const node&) {
   triton_emitter& e = self(base);
   const expression x = e.operand(0);
   const std::size_t rank = rank_of(e, 0);
-  if (e.is_literal(x) || rank < 2) return e.result(x);
+  if (rank < 2) return e.result(x);
   const auto dim = [&](std::size_t position, std::int64_t otherwise) {
     const argument* a = e.argument_at(position);
     const std::int64_t d = a == nullptr ? otherwise : a->integer;
@@ -134,11 +133,9 @@ void transpose(emitter& base, const node&) {
   const std::size_t first = dim(1, 0);
   const std::size_t second = dim(2, 1);
   if (first >= rank || second >= rank) e.malformed("a dimension that the tile does not have");
-  if (rank == 2 && first != second) return e.result(e.call("tl.trans", {x}, e.type_of(x)));
-  std::vector<expression> order;
-  for (std::size_t d = 0; d < rank; ++d)
-    order.push_back(e.integer(static_cast<std::int64_t>(d == first ? second : d == second ? first : d)));
-  e.result(e.call("tl.permute", {x, e.list(order)}, e.type_of(x)));
+  std::vector<std::int64_t> order;
+  for (std::size_t d = 0; d < rank; ++d) order.push_back(static_cast<std::int64_t>(d == first ? second : d == second ? first : d));
+  e.result(e.permuted(x, order));
 }
 
 void split(emitter& base, const node&) {

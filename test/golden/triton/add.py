@@ -16,11 +16,11 @@ def add_kernel(x, y, out):
     offset_0 = pid_0 * _BLOCK_SIZE_0
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
     mask_0 = indices_0 < 100
-    load = tl.load(x + indices_0[:, None] * 70 + indices_1[None, :], mask_0[:, None] & mask_1[None, :], other=0.0)
+    load = tl.load(x + (indices_0[:, None] * 70 + indices_1[None, :]), mask_0[:, None] & mask_1[None, :], other=0.0)
     load_1 = tl.load(y + indices_1, mask_1, other=0.0)
     # out[tile_m, tile_n] = x[tile_m, tile_n] + y[tile_n]
     add = load.to(tl.float32) + load_1
-    tl.store(out + indices_0[:, None] * 70 + indices_1[None, :], add, mask_0[:, None] & mask_1[None, :])
+    tl.store(out + (indices_0[:, None] * 70 + indices_1[None, :]), add, mask_0[:, None] & mask_1[None, :])
 
 
 def launch(x, y, out):

@@ -5,8 +5,8 @@ _BLOCK_SIZE_0 = tl.constexpr(64)
 
 
 @triton.jit
-def histogram_kernel(bins, counts, s0):
-    tiles_a_program = tl.cdiv(tl.cdiv(s0, _BLOCK_SIZE_0), tl.num_programs(0))
+def histogram_kernel(bins, counts, s0, programs: tl.constexpr):
+    tiles_a_program = tl.cdiv(tl.cdiv(s0, _BLOCK_SIZE_0), programs)
     first_tile = tl.program_id(0) * tiles_a_program
     for virtual_pid in tl.range(first_tile, min(first_tile + tiles_a_program, tl.cdiv(s0, _BLOCK_SIZE_0))):
         offset_0 = virtual_pid * _BLOCK_SIZE_0
@@ -25,6 +25,6 @@ def _multiprocessors():
 
 
 def launch(bins, counts, s0):
-    grid = (min(_multiprocessors(), triton.cdiv(s0, 64)),)
+    grid = (_multiprocessors(),)
     if all(grid):
-        histogram_kernel[grid](bins, counts, s0, num_warps=2, num_stages=1)
+        histogram_kernel[grid](bins, counts, s0, grid[0], num_warps=2, num_stages=1)

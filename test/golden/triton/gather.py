@@ -16,8 +16,8 @@ def embedding_kernel(indices, weight, out):
     offset_1 = pid_1 * _BLOCK_SIZE_1
     indices_1 = offset_1 + tl.arange(0, _BLOCK_SIZE_1)
     rows = tl.load(indices + indices_0, mask_0, other=0)
-    load = tl.load(weight + rows[:, None] * 48 + indices_1[None, :], mask_0[:, None], other=0.0)
-    tl.store(out + indices_0[:, None] * 48 + indices_1[None, :], load, mask_0[:, None])
+    load = tl.load(weight + (rows[:, None] * 48 + indices_1[None, :]), mask_0[:, None], other=0.0)
+    tl.store(out + (indices_0[:, None] * 48 + indices_1[None, :]), load, mask_0[:, None])
 
 
 def launch(indices, weight, out):

@@ -8,8 +8,8 @@ _BLOCK_SIZE_2 = tl.constexpr(16)
 
 
 @triton.jit
-def matmul_kernel(x, y, out_tiles):
-    for virtual_pid in tl.range(tl.program_id(0), 9, tl.num_programs(0)):
+def matmul_kernel(x, y, out_tiles, programs: tl.constexpr):
+    for virtual_pid in tl.range(tl.program_id(0), 9, programs):
         first_row = virtual_pid // 6 * 2
         group_rows = min(3 - first_row, 2)
         within_group = virtual_pid % 6
@@ -23,8 +23,8 @@ def matmul_kernel(x, y, out_tiles):
         acc = tl.zeros([_BLOCK_SIZE_0, _BLOCK_SIZE_1], tl.float32)
         for offset_2 in tl.range(0, 80, _BLOCK_SIZE_2, disallow_acc_multi_buffer=False, flatten=False):
             indices_2 = offset_2 + tl.arange(0, _BLOCK_SIZE_2)
-            load = tl.load(x + indices_0[:, None] * 80 + indices_2[None, :])
-            load_1 = tl.load(y + indices_2[:, None] * 72 + indices_1[None, :], mask_1[None, :], other=0.0, eviction_policy="evict_last")
+            load = tl.load(x + (indices_0[:, None] * 80 + indices_2[None, :]))
+            load_1 = tl.load(y + (indices_2[:, None] * 72 + indices_1[None, :]), mask_1[None, :], other=0.0, eviction_policy="evict_last")
             acc = tl.dot(load, load_1, acc)
         convert_element_type = acc.to(tl.float16)
         out_tiles.store([offset_0, offset_1], convert_element_type)
@@ -41,4 +41,4 @@ def _multiprocessors():
 def launch(x, y, out):
     grid = (min(_multiprocessors() * 2, triton.cdiv(96, 32) * triton.cdiv(72, 32)),)
     out_tiles = TensorDescriptor(out, [96, 72], [72, 1], [32, 32])
-    matmul_kernel[grid](x, y, out_tiles, num_warps=4, num_stages=3)
+    matmul_kernel[grid](x, y, out_tiles, grid[0], num_warps=4, num_stages=3)

@@ -8,8 +8,8 @@ _BLOCK_SIZE_2 = tl.constexpr(16)
 
 
 @triton.jit
-def project_kernel(x_tiles, y_tiles, out_tiles):
-    for virtual_pid in tl.range(tl.program_id(0), 42, tl.num_programs(0), flatten=True):
+def project_kernel(x_tiles, y_tiles, out_tiles, programs: tl.constexpr):
+    for virtual_pid in tl.range(tl.program_id(0), 42, programs, flatten=True):
         first_row = virtual_pid // 24 * 4
         group_rows = min(7 - first_row, 4)
         within_group = virtual_pid % 24
@@ -39,4 +39,4 @@ def launch(x, y, out):
     x_tiles = TensorDescriptor(x, [200, 64], [64, 1], [32, 16])
     y_tiles = TensorDescriptor(y, [64, 96], [96, 1], [16, 16])
     out_tiles = TensorDescriptor(out, [200, 96], [96, 1], [32, 16])
-    project_kernel[grid](x_tiles, y_tiles, out_tiles, num_warps=4, num_stages=1, maxnreg=128)
+    project_kernel[grid](x_tiles, y_tiles, out_tiles, grid[0], num_warps=4, num_stages=1, maxnreg=128)

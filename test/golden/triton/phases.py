@@ -6,8 +6,8 @@ _BLOCK_SIZE_1 = tl.constexpr(32)
 
 
 @triton.jit
-def two_phases_kernel_0(x, squares):
-    tiles_a_program = tl.cdiv(4, tl.num_programs(0))
+def two_phases_kernel_0(x, squares, programs: tl.constexpr):
+    tiles_a_program = tl.cdiv(4, programs)
     first_tile = tl.program_id(0) * tiles_a_program
     for virtual_pid in tl.range(first_tile, min(first_tile + tiles_a_program, 4)):
         offset_0 = virtual_pid * _BLOCK_SIZE_0
@@ -19,8 +19,8 @@ def two_phases_kernel_0(x, squares):
 
 
 @triton.jit
-def two_phases_kernel_1(squares, out):
-    tiles_a_program_1 = tl.cdiv(2, tl.num_programs(0))
+def two_phases_kernel_1(squares, out, programs: tl.constexpr):
+    tiles_a_program_1 = tl.cdiv(2, programs)
     first_tile_1 = tl.program_id(0) * tiles_a_program_1
     for virtual_pid_1 in tl.range(first_tile_1, min(first_tile_1 + tiles_a_program_1, 2)):
         offset_1 = virtual_pid_1 * _BLOCK_SIZE_1
@@ -41,6 +41,6 @@ def _multiprocessors():
 
 def launch(x, squares, out):
     grid = (min(_multiprocessors(), triton.cdiv(60, 16)),)
-    two_phases_kernel_0[grid](x, squares, num_warps=4, num_stages=1)
+    two_phases_kernel_0[grid](x, squares, grid[0], num_warps=4, num_stages=1)
     grid = (min(_multiprocessors(), triton.cdiv(60, 32)),)
-    two_phases_kernel_1[grid](squares, out, num_warps=4, num_stages=1)
+    two_phases_kernel_1[grid](squares, out, grid[0], num_warps=4, num_stages=1)

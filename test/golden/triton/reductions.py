@@ -40,7 +40,7 @@ def reductions_kernel(x, best, least, low, total, some, every, spread, centre, l
     offset_0 = pid_0 * _BLOCK_SIZE_0
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
     mask_0 = indices_0 < 20
-    load = tl.load(x + indices_0[:, None] * 37 + indices_1[None, :], mask_0[:, None] & mask_1[None, :], other=0.0)
+    load = tl.load(x + (indices_0[:, None] * 37 + indices_1[None, :]), mask_0[:, None] & mask_1[None, :], other=0.0)
     lowest = tl.where(mask_0[:, None] & mask_1[None, :], load, float("-inf"))
     highest = tl.where(mask_0[:, None] & mask_1[None, :], load, float("inf"))
     zeroed = tl.where(mask_0[:, None] & mask_1[None, :], load, 0.0)

@@ -17,9 +17,9 @@ def running_maximum_kernel(x, out):
     pid_0 = tl.program_id(0)
     offset_0 = pid_0 * _BLOCK_SIZE_0
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
-    load = tl.load(x + indices_0[:, None] * 64 + indices_1[None, :])
+    load = tl.load(x + (indices_0[:, None] * 64 + indices_1[None, :]))
     associative_scan = tl.associative_scan(load, 1, combine_fn_helion_0)
-    tl.store(out + indices_0[:, None] * 64 + indices_1[None, :], associative_scan)
+    tl.store(out + (indices_0[:, None] * 64 + indices_1[None, :]), associative_scan)
 
 
 def launch(x, out):

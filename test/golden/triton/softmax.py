@@ -18,7 +18,7 @@ def softmax_kernel(x, out):
     offset_0 = pid_0 * _BLOCK_SIZE_0
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
     mask_0 = indices_0 < 1023
-    load = tl.load(x + indices_0[:, None] * 777 + indices_1[None, :], mask_0[:, None] & mask_1[None, :], other=0.0)
+    load = tl.load(x + (indices_0[:, None] * 777 + indices_1[None, :]), mask_0[:, None] & mask_1[None, :], other=0.0)
     mask_to = tl.where(mask_0[:, None] & mask_1[None, :], load, float("-inf"))
     amax = tl.reduce(mask_to, 1, _maximum, keep_dims=True)
     sub = load - amax
@@ -26,7 +26,7 @@ def softmax_kernel(x, out):
     mask_to_1 = tl.where(mask_0[:, None] & mask_1[None, :], exp, 0.0)
     sum_1 = tl.sum(mask_to_1, 1, keep_dims=True)
     div = exp / sum_1
-    tl.store(out + indices_0[:, None] * 777 + indices_1[None, :], div, mask_0[:, None] & mask_1[None, :])
+    tl.store(out + (indices_0[:, None] * 777 + indices_1[None, :]), div, mask_0[:, None] & mask_1[None, :])
 
 
 def launch(x, out):

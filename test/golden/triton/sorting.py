@@ -13,7 +13,7 @@ def sorting_kernel(x, ascending, order, best, best_order, sums, products):
     pid_0 = tl.program_id(0)
     offset_0 = pid_0 * _BLOCK_SIZE_0
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
-    load = tl.load(x + indices_0[:, None] * 32 + indices_1[None, :])
+    load = tl.load(x + (indices_0[:, None] * 32 + indices_1[None, :]))
     lanes = tl.arange(0, _BLOCK_SIZE_1)
     place = tl.sum(((load[:, None, :] < load[:, :, None]) | (load[:, :, None] != load[:, :, None]) & (load[:, None, :] == load[:, None, :]) | ((load[:, None, :] == load[:, :, None]) | (load[:, :, None] != load[:, :, None]) & (load[:, None, :] != load[:, None, :])) & (lanes[None, None, :] < lanes[None, :, None])).to(tl.int32), 2)
     order_1 = tl.sum(tl.where(place[:, None, :] == tl.arange(0, 32)[None, :, None], lanes[None, None, :], 0), 2)
@@ -24,12 +24,12 @@ def sorting_kernel(x, ascending, order, best, best_order, sums, products):
     values_1 = tl.gather(load, order_2, 1)
     cumsum = tl.cumsum(load, 1)
     cumprod = tl.cumprod(load, 1)
-    tl.store(ascending + indices_0[:, None] * 32 + indices_1[None, :], values)
-    tl.store(order + indices_0[:, None] * 32 + indices_1[None, :], order_1.to(tl.int64))
-    tl.store(best + indices_0[:, None] * 4 + indices_2[None, :], values_1)
-    tl.store(best_order + indices_0[:, None] * 4 + indices_2[None, :], order_2.to(tl.int64))
-    tl.store(sums + indices_0[:, None] * 32 + indices_1[None, :], cumsum)
-    tl.store(products + indices_0[:, None] * 32 + indices_1[None, :], cumprod)
+    tl.store(ascending + (indices_0[:, None] * 32 + indices_1[None, :]), values)
+    tl.store(order + (indices_0[:, None] * 32 + indices_1[None, :]), order_1.to(tl.int64))
+    tl.store(best + (indices_0[:, None] * 4 + indices_2[None, :]), values_1)
+    tl.store(best_order + (indices_0[:, None] * 4 + indices_2[None, :]), order_2.to(tl.int64))
+    tl.store(sums + (indices_0[:, None] * 32 + indices_1[None, :]), cumsum)
+    tl.store(products + (indices_0[:, None] * 32 + indices_1[None, :]), cumprod)
 
 
 def launch(x, ascending, order, best, best_order, sums, products):

@@ -18,11 +18,11 @@ def project_kernel(x, y, out):
     acc = tl.zeros([_BLOCK_SIZE_0, _BLOCK_SIZE_1], tl.float32)
     for offset_2 in tl.range(0, 64, _BLOCK_SIZE_2, num_stages=3):
         indices_2 = offset_2 + tl.arange(0, _BLOCK_SIZE_2)
-        load = tl.load(x + indices_0[:, None] * 64 + indices_2[None, :], mask_0[:, None], other=0.0)
-        load_1 = tl.load(y + indices_2[:, None] * 96 + indices_1[None, :])
+        load = tl.load(x + (indices_0[:, None] * 64 + indices_2[None, :]), mask_0[:, None], other=0.0)
+        load_1 = tl.load(y + (indices_2[:, None] * 96 + indices_1[None, :]))
         acc = tl.dot(load, load_1, acc)
     convert_element_type = acc.to(tl.float16)
-    tl.store(out + indices_0[:, None] * 96 + indices_1[None, :], convert_element_type, mask_0[:, None])
+    tl.store(out + (indices_0[:, None] * 96 + indices_1[None, :]), convert_element_type, mask_0[:, None])
 
 
 def launch(x, y, out):

@@ -15,9 +15,9 @@ def views_kernel(x, y, at, pairs, stacked, wide, turned, flat, picked, spread):
     pid_0 = tl.program_id(0)
     offset_0 = pid_0 * _BLOCK_SIZE_0
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
-    load = tl.load(x + indices_0[:, None] * 16 + indices_1[None, :])
-    load_1 = tl.load(y + indices_0[:, None] * 16 + indices_1[None, :])
-    load_2 = tl.load(at + indices_0[:, None] * 16 + indices_1[None, :])
+    load = tl.load(x + (indices_0[:, None] * 16 + indices_1[None, :]))
+    load_1 = tl.load(y + (indices_0[:, None] * 16 + indices_1[None, :]))
+    load_2 = tl.load(at + (indices_0[:, None] * 16 + indices_1[None, :]))
     join = tl.join(load, load_1)
     stack = tl.permute(tl.join(load, load_1), [0, 2, 1])
     cat = tl.reshape(tl.permute(tl.join(load, load_1), [0, 2, 1]), [_BLOCK_SIZE_0, _BLOCK_SIZE_3])
@@ -29,13 +29,13 @@ def views_kernel(x, y, at, pairs, stacked, wide, turned, flat, picked, spread):
     gather = tl.gather(load, load_2, 1)
     sum_1 = tl.sum(load, 1)
     expand = tl.broadcast_to(sum_1[:, None], [_BLOCK_SIZE_0, _BLOCK_SIZE_1])
-    tl.store(pairs + indices_0[:, None, None] * 32 + indices_1[None, :, None] * 2 + indices_2[None, None, :], join)
-    tl.store(stacked + indices_0[:, None, None] * 32 + indices_2[None, :, None] * 16 + indices_1[None, None, :], stack)
-    tl.store(wide + indices_0[:, None] * 32 + indices_3[None, :], cat)
-    tl.store(turned + indices_1[:, None] * 8 + indices_0[None, :], permute)
-    tl.store(flat + indices_0[:, None] * 16 + indices_1[None, :], even)
-    tl.store(picked + indices_0[:, None] * 16 + indices_1[None, :], gather)
-    tl.store(spread + indices_0[:, None] * 16 + indices_1[None, :], expand)
+    tl.store(pairs + (indices_0[:, None, None] * 32 + indices_1[None, :, None] * 2 + indices_2[None, None, :]), join)
+    tl.store(stacked + (indices_0[:, None, None] * 32 + indices_2[None, :, None] * 16 + indices_1[None, None, :]), stack)
+    tl.store(wide + (indices_0[:, None] * 32 + indices_3[None, :]), cat)
+    tl.store(turned + (indices_1[:, None] * 8 + indices_0[None, :]), permute)
+    tl.store(flat + (indices_0[:, None] * 16 + indices_1[None, :]), even)
+    tl.store(picked + (indices_0[:, None] * 16 + indices_1[None, :]), gather)
+    tl.store(spread + (indices_0[:, None] * 16 + indices_1[None, :]), expand)
 
 
 def launch(x, y, at, pairs, stacked, wide, turned, flat, picked, spread):
