@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
 CODE_FOLDERS = ("modules", "src", "test", "bench", "fuzz")
-CODE_SUFFIXES = {".cpp", ".cppm", ".hpp", ".h"}
+CODE_SUFFIXES = {".cpp", ".cppm", ".hpp", ".h", ".c"}
 
 
 class Failed(Exception):
