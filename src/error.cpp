@@ -210,4 +210,9 @@ std::string_view nearest_name(std::string_view name, const std::vector<std::stri
   return best;
 }
 
+void detail::raise(const BackendImplementationMissing& error) { throw error; }
+void detail::raise(const UnknownBackend& error) { throw error; }
+void detail::raise(const BackendNotBuilt& error) { throw error; }
+void detail::raise(const UnknownOperation& error) { throw error; }
+
 } // namespace muster
