@@ -77,7 +77,7 @@ std::string printable(std::string_view text) {
 std::string located_message(std::string_view file, std::size_t line, std::size_t column, std::string_view source_line,
                             std::string_view message) {
   if (line == 0) return fmt::format("{}: error: {}", file, message);
-  std::size_t caret = column == 0 ? 0 : column - 1;
+  const std::size_t caret = column == 0 ? 0 : column - 1;
   std::size_t begin = 0;
   if (caret > caret_window * 3 / 4) begin = caret - caret_window * 3 / 4;
   const std::size_t from = code_point_offset(source_line, begin);

@@ -68,7 +68,7 @@ MUSTER_EXPORT enum muster_status muster_codegen(const char* text, size_t size, c
                                                 char** source, size_t* source_size);
 
 /// A document that was read once, to generate source from it many times: for an autotuner.
-typedef struct muster_generator muster_generator;
+typedef struct muster_generator muster_generator; // NOLINT(modernize-use-using): C has no other way
 
 /// Reads and verifies a document; `text`, `size` and `file` as in `muster_codegen`.
 /// `*generator`: to be released with `muster_generator_free`; null after an error.
