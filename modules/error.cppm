@@ -140,4 +140,14 @@ public:
 
 } // namespace muster
 
+/// Throw their argument. Templates that report these errors call them, so that importers may be compiled without exceptions.
+export namespace muster::detail {
+
+[[noreturn]] [[gnu::cold]] void raise(const BackendImplementationMissing& error);
+[[noreturn]] [[gnu::cold]] void raise(const UnknownBackend& error);
+[[noreturn]] [[gnu::cold]] void raise(const BackendNotBuilt& error);
+[[noreturn]] [[gnu::cold]] void raise(const UnknownOperation& error);
+
+} // namespace muster::detail
+
 #pragma GCC visibility pop

@@ -483,8 +483,8 @@ template <class Op, class Handler>
   std::vector<std::string> names;
   for (std::uint32_t b = 0; b < d.backend_count; ++b) names.emplace_back(d.backends[b].name);
   for (std::uint32_t b = 0; b < d.left_out_count; ++b)
-    if (d.missing_backends[b] == name) throw BackendNotBuilt(name, names);
-  throw UnknownBackend(name, names);
+    if (d.missing_backends[b] == name) detail::raise(BackendNotBuilt(name, names));
+  detail::raise(UnknownBackend(name, names));
 }
 
 template <class Op, class Handler>
@@ -494,7 +494,7 @@ template <class Op, class Handler>
     names.push_back(d.operations[o].name);
     if (!d.operations[o].alias.empty()) names.push_back(d.operations[o].alias);
   }
-  throw UnknownOperation(name, nearest_name(name, names));
+  detail::raise(UnknownOperation(name, nearest_name(name, names)));
 }
 
 template <class Op, class Handler>
@@ -505,8 +505,8 @@ template <class Op, class Handler>
   std::vector<std::string> implemented_by;
   for (std::uint32_t b = 0; b < d.backend_count; ++b)
     if (d.handlers[std::size_t{b} * d.operation_count + operation] != nullptr) implemented_by.emplace_back(d.backends[b].name);
-  throw BackendImplementationMissing(d.backends[backend].name, d.operations[operation].name, d.operations[operation].family,
-                                     std::move(implemented_by), d.common[operation] != nullptr);
+  detail::raise(BackendImplementationMissing(d.backends[backend].name, d.operations[operation].name, d.operations[operation].family,
+                                             std::move(implemented_by), d.common[operation] != nullptr));
 }
 
 } // namespace muster

@@ -46,20 +46,44 @@ std::size_t code_point_offset(std::string_view text, std::size_t index) {
   return offset;
 }
 
+/// How many bytes the code point has that begins the text; 0 where it is no well-formed UTF-8.
+std::size_t code_point_size(std::string_view text) {
+  const auto byte = [text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t size = first < 0xC2 || first > 0xF4 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  for (std::size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool surrogate = first == 0xED && byte(1) >= 0xA0;
+  const bool too_large = first == 0xF4 && byte(1) >= 0x90;
+  return overlong || surrogate || too_large ? 0 : size;
+}
+
+/// Blanks for control characters, which would move the caret or the terminal; question marks for what is no UTF-8.
+std::string printable(std::string_view text) {
+  std::string visible;
+  while (!text.empty()) {
+    const std::size_t size = code_point_size(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    if (size == 0) visible += '?';
+    else if (first < 0x20 || first == 0x7F) visible += ' ';
+    else visible += text.substr(0, size);
+    text.remove_prefix(std::max(size, std::size_t{1}));
+  }
+  return visible;
+}
+
 std::string located_message(std::string_view file, std::size_t line, std::size_t column, std::string_view source_line,
                             std::string_view message) {
   if (line == 0) return fmt::format("{}: error: {}", file, message);
-  std::size_t caret = column == 0 ? 0 : column - 1;
+  const std::size_t caret = column == 0 ? 0 : column - 1;
   std::size_t begin = 0;
   if (caret > caret_window * 3 / 4) begin = caret - caret_window * 3 / 4;
   const std::size_t from = code_point_offset(source_line, begin);
   std::string_view shown = source_line.substr(from);
   shown = shown.substr(0, code_point_offset(shown, caret_window));
-  std::string visible(shown);
-  // Control characters would move the caret, or the terminal.
-  for (char& c : visible)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  return fmt::format("{}:{}:{}: error: {}\n  {}\n  {:>{}}", file, line, column, message, visible, '^', caret - begin + 1);
+  return fmt::format("{}:{}:{}: error: {}\n  {}\n  {:>{}}", file, line, column, message, printable(shown), '^', caret - begin + 1);
 }
 
 /// Edit distance with adjacent transpositions, ASCII case folded.
@@ -185,5 +209,10 @@ std::string_view nearest_name(std::string_view name, const std::vector<std::stri
   }
   return best;
 }
+
+void detail::raise(const BackendImplementationMissing& error) { throw error; }
+void detail::raise(const UnknownBackend& error) { throw error; }
+void detail::raise(const BackendNotBuilt& error) { throw error; }
+void detail::raise(const UnknownOperation& error) { throw error; }
 
 } // namespace muster

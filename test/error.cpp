@@ -50,6 +50,16 @@ TEST_CASE("error: a located error shows the line and a caret, in code points") {
   CHECK(what.back() == '^');
 }
 
+TEST_CASE("error: a located error's message is UTF-8 and printable, whatever the line holds") {
+  const auto shown = [](std::string_view line) { return std::string(muster::DeviceIRError("k.txt", 1, 2, line, "wrong").what()); };
+  CHECK(shown("a\xff\xfe\tb\x7f") == "k.txt:1:2: error: wrong\n  a?? b \n   ^");
+  CHECK(shown("\u00e9\u20ac\U0001f600\u00e9") == "k.txt:1:2: error: wrong\n  \u00e9\u20ac\U0001f600\u00e9\n   ^");
+  CHECK(shown("\xc0\x80") == "k.txt:1:2: error: wrong\n  ??\n   ^");            // overlong
+  CHECK(shown("\xed\xa0\x80") == "k.txt:1:2: error: wrong\n  ???\n   ^");       // a surrogate
+  CHECK(shown("\xf4\x90\x80\x80") == "k.txt:1:2: error: wrong\n  ????\n   ^"); // beyond Unicode
+  CHECK(shown("a\xe2\x82") == "k.txt:1:2: error: wrong\n  a??\n   ^");           // cut off
+}
+
 TEST_CASE("error: every type is an Error, and copies without throwing") {
   CHECK(std::is_base_of_v<Error, DeviceIRError>);
   CHECK(std::is_base_of_v<Error, BackendImplementationMissing>);

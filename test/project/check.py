@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
 CODE_FOLDERS = ("modules", "src", "test", "bench", "fuzz")
-CODE_SUFFIXES = {".cpp", ".cppm", ".hpp", ".h"}
+CODE_SUFFIXES = {".cpp", ".cppm", ".hpp", ".h", ".c"}
 
 
 class Failed(Exception):
@@ -296,11 +296,15 @@ def readme_section(marker: str) -> str:
 
 
 def check_readme_snippets() -> None:
-    """Every C++ block of the README is named, and is a program that the build compiles and a test runs."""
+    """Every block of code in the README is named and built: C++ by the build, those of other languages by test/consumer/run.py."""
     named = re.findall(r"^```cpp *(\S*)$", text_of(ROOT / "README.md"), re.MULTILINE)
     built = {path.name.removeprefix("readme-") for path in (BUILD / "test/project").glob("readme-*") if path.is_file() and not path.suffix}
     findings = [f"README.md: the block '{name}' is not built by test/project/meson.build" for name in named if name not in built]
     findings += [f"README.md has no block '{name}'" for name in built if name not in named]
+    used = set(re.findall(r'readme_block\("(\w+)", "(\w+)"\)', text_of(ROOT / "test/consumer/run.py")))
+    for language, name in re.findall(r"^```(cmake|meson|c|python|sh) *(\w*)$", text_of(ROOT / "README.md"), re.MULTILINE):
+        if (language, name) not in used and (language, name) != ("sh", ""):  # shell lines without a name are examples
+            findings.append(f"README.md: the block '{language} {name}' is not built by test/consumer/run.py")
     expect_none(findings, "README snippets")
 
 
