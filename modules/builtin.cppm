@@ -26,7 +26,7 @@ inline constexpr std::uint64_t builtin_fingerprint = [] {
 /// As in muster.operations and muster.codegen: a program that was compiled against other interfaces does not link or load.
 template <std::uint64_t Fingerprint> struct library_was_built_from_other_interfaces_or_backends {
   static const registry_data<operation, codegen::handler> table;
-  static codegen::generator make_generator();
+  static codegen::generator make_generator(registry_view<operation, codegen::handler> registry);
 };
 extern template struct library_was_built_from_other_interfaces_or_backends<builtin_fingerprint>;
 
@@ -37,7 +37,7 @@ extern template struct library_was_built_from_other_interfaces_or_backends<built
 
 /// A generator over the built-in backends, with its own reusable state: one a thread.
 [[nodiscard]] inline codegen::generator builtin_generator() {
-  return library_was_built_from_other_interfaces_or_backends<builtin_fingerprint>::make_generator();
+  return library_was_built_from_other_interfaces_or_backends<builtin_fingerprint>::make_generator(builtin_registry());
 }
 
 } // namespace muster
