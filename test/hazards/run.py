@@ -51,7 +51,7 @@ def status_of(*command: object, cwd: Path = ROOT, stdin: str = "", env: dict[str
 def output_of(*command: object, **options) -> str:
     status, output = status_of(*command, **options)
     if status != 0:
-        raise Failed(f"status {status}: {' '.join(map(str, command))}\n{output[-3000:]}")
+        raise Failed(f"status {status}: {output.strip()[-3000:]}\n  of {' '.join(map(str, command))}")
     return output
 
 
@@ -101,15 +101,17 @@ class Build:
         return flags
 
     def library_objects(self) -> list[Path]:
-        return sorted(path for folder in self.folder.glob("lib*.p") if re.match(r"lib(muster\.(a|so)|unit-.*)\.p$", folder.name) for path in folder.glob("*.o"))
+        folders = [folder for folder in self.folder.glob("lib*.p") if re.match(r"lib(muster\.(a|so)|unit-.*)\.p$", folder.name)]
+        return sorted(path for folder in folders for path in folder.glob("*.o"))
 
     def compile(self, source: Path, *flags: str, base: list[str] | None = None) -> Path:
         """An object file; the same one for the same question."""
         question = (source, flags, tuple(base or ()))
         if question not in self.objects:
             target = fresh(source.stem + ".o")
-            output_of(self.compiler, *(base or self.flags), "-Wno-unused-command-line-argument", f"-I{documents().parent}", f"-I{source.parent}", f"-I{HERE}",
-                      *flags, "-c", source, "-o", target, cwd=self.folder)
+            folders = [f"-I{folder}" for folder in (documents().parent, source.parent, HERE)]
+            quiet = "-Wno-unused-command-line-argument"
+            output_of(self.compiler, *(base or self.flags), quiet, *folders, *flags, "-c", source, "-o", target, cwd=self.folder)
             self.objects[question] = target
         return self.objects[question]
 
@@ -118,8 +120,9 @@ class Build:
 
     def link(self, name: str, objects: list[Path], *flags: str, library: list | None = None, linker: str = "lld-19") -> Path:
         target = fresh(name)
-        output_of(self.compiler, *self.link_flags, "-o", target, *objects, *flags, *([self.library] if library is None else library), *self.others,
-                  f"-fuse-ld={linker}", f"-Wl,-rpath,{self.library.parent}", cwd=self.folder)
+        libraries = [self.library] if library is None else library
+        output_of(self.compiler, *self.link_flags, "-o", target, *objects, *flags, *libraries, *self.others, f"-fuse-ld={linker}",
+                  f"-Wl,-rpath,{self.library.parent}", cwd=self.folder)
         return target
 
     @cache
@@ -128,8 +131,8 @@ class Build:
         if self.library.suffix == ".so":
             return self.library
         target = fresh("libmuster.so")
-        output_of(self.compiler, *self.link_flags, "-shared", "-o", target, "-Wl,-soname,libmuster.so", *self.library_objects(), *self.others, "-fuse-ld=lld-19",
-                  cwd=self.folder)
+        flags = (*self.link_flags, "-shared", "-Wl,-soname,libmuster.so", "-fuse-ld=lld-19")
+        output_of(self.compiler, *flags, "-o", target, *self.library_objects(), *self.others, cwd=self.folder)
         return target
 
 
@@ -159,8 +162,8 @@ def attempt(name: str, job) -> Check:
 
 # --- 1. orders and ways of linking --------------------------------------------------------------------------------------------
 
-MODULES = ("muster.error", "muster.registry", "muster.symbolic", "muster.device_ir", "muster.operations", "muster.codegen", "muster.backend.common",
-           *(f"muster.backend.{name}" for name in BACKENDS), "muster.builtin")
+MODULES = ("muster.error", "muster.registry", "muster.symbolic", "muster.device_ir", "muster.operations", "muster.codegen",
+           "muster.backend.common", *(f"muster.backend.{name}" for name in BACKENDS), "muster.builtin")
 
 
 def with_imports(order: Iterable[str], source: str = "dump.cpp") -> Path:
@@ -248,7 +251,8 @@ def row_order() -> Iterator[Check]:
         yield same_dump(f"order/imports: {first}, then {second}", MAIN, first, second)
     arrangements = list(itertools.permutations(range(3)))
     for order in arrangements if EVERYTHING else arrangements[1::3]:
-        yield same_dump(f"order/objects {''.join(map(str, order))}", MAIN, *OTHER_PAIR, arrange=lambda objects: [objects[i] for i in order])
+        name = f"order/objects {''.join(map(str, order))}"
+        yield same_dump(name, MAIN, *OTHER_PAIR, arrange=lambda objects: [objects[i] for i in order])
     yield same_dump("order/library ahead of the objects", MAIN, *OTHER_PAIR, arrange=lambda objects: [MAIN.library, *objects])
 
 
@@ -265,7 +269,8 @@ def row_link() -> Iterator[Check]:
         yield same_dump(f"link/{name}, shared", MAIN, *DEFAULT_PAIR, *flags, **shared)
         if EVERYTHING:
             yield same_dump(f"link/{name}, objects in reverse", MAIN, *DEFAULT_PAIR, *flags, library=reverse)
-            yield same_dump(f"link/{name}, no PIE, shared", MAIN, *DEFAULT_PAIR, "-fno-pie", *flags, library=shared["library"], link=("-no-pie", *shared["link"]))
+            fixed = {"library": shared["library"], "link": ("-no-pie", *shared["link"])}
+            yield same_dump(f"link/{name}, no PIE, shared", MAIN, *DEFAULT_PAIR, "-fno-pie", *flags, **fixed)
     yield attempt("link/through a library that mentions only a lookup", lambda: check_lookup_library(MAIN))
     if EVERYTHING:
         for name, build in other_builds().items():
@@ -290,10 +295,9 @@ def check_lookup_library(build: Build) -> None:
 def other_builds() -> dict[str, Build]:
     """The library built in other ways, in folders beside the main build."""
     options = {
-        "O0": ["-Dbuildtype=debug", "-Doptimization=0"],
+        "O0": ["-Dbuildtype=debug", "-Doptimization=0", "-Dcpp_args=-ffunction-sections -fdata-sections"],
         "shared": ["-Ddefault_library=shared"],
         "thinlto": ["-Db_lto=true", "-Db_lto_mode=thin"],
-        "sections": ["-Dcpp_args=-ffunction-sections -fdata-sections"],
         "tsan": ["-Db_sanitize=thread", "-Db_lundef=false", "-Dbuildtype=debugoptimized"],
     }
     builds = {}
@@ -353,13 +357,15 @@ def row_threads() -> Iterator[Check]:
     if EVERYTHING:
         yield attempt("threads/under TSan", lambda: run(other_builds()["tsan"], "-DUNDER_TSAN"))
     yield attempt("threads/a lookup needs nothing", check_lookup_object)
-    yield attempt("threads/no initialiser", lambda: output_of(sys.executable, ROOT / "test/project/check.py", MAIN.folder, "no_static_initialiser"))
+    project_check = (sys.executable, ROOT / "test/project/check.py", MAIN.folder, "no_static_initialiser")
+    yield attempt("threads/no initialiser", lambda: output_of(*project_check))
 
 
 def check_lookup_object() -> None:
     """What the object of a lookup refers to: the table, and perhaps a comparison of bytes."""
     needed = output_of("nm", "-uj", "--demangle", MAIN.compile(HERE / "lookup.cpp")).splitlines()
-    allowed = r"muster::library_was_built_from_other_interfaces_or_backends\S*<\d+ul>::table|initializer for module muster\.\w+|strlen|bcmp|memcmp|_GLOBAL_OFFSET_TABLE_"
+    table = r"muster::library_was_built_from_other_interfaces_or_backends\S*<\d+ul>::table"
+    allowed = rf"{table}|initializer for module muster\.\w+|strlen|bcmp|memcmp|_GLOBAL_OFFSET_TABLE_"
     if other := [name for name in map(str.strip, needed) if not re.fullmatch(allowed, name)]:
         raise Failed(f"it refers to {other}")
     if not any("::table" in name for name in needed):
@@ -430,7 +436,8 @@ def row_composition() -> Iterator[Check]:
 
     yield attempt("composition/two backends from several translation units", parts)
     yield attempt("composition/the same at -O0", lambda: parts("-O0"))
-    yield attempt("composition/an operation added, a handler replaced", lambda: output_of(MAIN.link("extend", [MAIN.compile(HERE / "extend.cpp")])))
+    extend = lambda: output_of(MAIN.link("extend", [MAIN.compile(HERE / "extend.cpp")]))  # noqa: E731
+    yield attempt("composition/an operation added, a handler replaced", extend)
     yield attempt("composition/two extensions collide", check_collision)
     yield from backend_subsets()
 
@@ -449,11 +456,17 @@ def backend_subsets() -> Iterator[Check]:
     """`-Dbackends=…`: what is left out is not compiled, and is told apart from what is unknown."""
     subsets = [("triton", "tileir")]
     if EVERYTHING:
-        subsets = [chosen for n in range(len(BACKENDS) + 1) for chosen in itertools.combinations(BACKENDS, n) if "tileir" not in chosen or "triton" in chosen]
-    yield from in_parallel([lambda s=subset: attempt(f"composition/-Dbackends={','.join(s)}", lambda: check_subset(s)) for subset in subsets])
+        every = [chosen for n in range(len(BACKENDS) + 1) for chosen in itertools.combinations(BACKENDS, n)]
+        subsets = [chosen for chosen in every if "tileir" not in chosen or "triton" in chosen]
+
+    def check(subset: tuple[str, ...]) -> Check:
+        return attempt(f"composition/-Dbackends={','.join(subset)}", lambda: check_subset(subset))
+
+    yield from in_parallel([lambda s=subset: check(s) for subset in subsets])
 
     def refused() -> None:
-        status, output = status_of(sys.executable, "-m", "mesonbuild.mesonmain", "setup", fresh("build"), ROOT, "-Dbackends=tileir", env={"CXX": "clang++-19"})
+        setup = (sys.executable, "-m", "mesonbuild.mesonmain", "setup", fresh("build"), ROOT, "-Dbackends=tileir")
+        status, output = status_of(*setup, env={"CXX": "clang++-19"})
         if status == 0 or "backend 'tileir' inherits from 'triton', which -Dbackends leaves out" not in output:
             raise Failed(output[-500:])
 
@@ -473,7 +486,8 @@ def check_subset(chosen: tuple[str, ...]) -> None:
     listed = "', '".join(chosen)
     expected = ""
     for name in BACKENDS:
-        expected += (f"{name}: built, number {chosen.index(name)}\n" if name in chosen else f"not built: Backend '{name}' was left out of this build. Built backends: ['{listed}']\n")
+        built_line = f"{name}: built, number {chosen.index(name)}\n" if name in chosen else ""
+        expected += built_line or f"not built: Backend '{name}' was left out of this build. Built backends: ['{listed}']\n"
     expected += f"unknown: Unknown backend: 'vulkan'. Available backends: ['{listed}']\n"
     counts = filled_cells(reference())
     expected += f"{len(chosen)} backends, {sum(counts[name] for name in chosen)} cells filled\n"
@@ -499,7 +513,8 @@ REFUSAL = r"library_was_built_from_other_interfaces"
 def changed_interfaces(change: str) -> list[str]:
     """Module flags under which a program sees interfaces of another version."""
     edits = {
-        "an operation inserted": ("operations", "  X(get_symnode,", '  X(inserted, "inserted", "helion_inserted", "", symbol) \\\n  X(get_symnode,'),
+        "an operation inserted": (
+            "operations", "  X(get_symnode,", '  X(inserted, "inserted", "helion_inserted", "", symbol) \\\n  X(get_symnode,'),
         "another version": ("operations", 'library_version = "', 'library_version = "9.'),
         "a backend added": ("builtin", '{"triton", ', '{"added", "triton", '),
     }
@@ -526,13 +541,13 @@ def row_version() -> Iterator[Check]:
     if not EVERYTHING:
         affected = {"an operation inserted": (1, 2), "a backend added": (1,)}
     for use in uses if EVERYTHING else (1, 2):
-        yield attempt(f"version/the same, {uses[use]}", lambda: output_of(MAIN.link("skew", [MAIN.compile(HERE / "skew.cpp", f"-DUSE={use}")])))
+        yield attempt(f"version/the same, {uses[use]}", lambda: output_of(MAIN.link("skew", [skewed(use, [])])))
     for change, affected_uses in affected.items():
         flags: list[str] = []
         yield attempt(f"version/{change}: interfaces compile", lambda: flags.extend(changed_interfaces(change)))
         for use in affected_uses:
             yield attempt(f"version/{change}, {uses[use]}: not linked", lambda: check_not_linked(use, flags))
-            # The names of operations are looked for at the first call, and then in vain.
+            # A function, as that of operation names is, is looked for at its first call, and then in vain.
             if use != 3 and (EVERYTHING or use == 1):
                 yield attempt(f"version/{change}, {uses[use]}: not loaded", lambda: check_not_loaded(use, flags))
 
@@ -556,7 +571,8 @@ def check_not_loaded(use: int, flags: list[str]) -> None:
     """The program meets its own version when it is linked, and ours when it is loaded; a plugin meets ours."""
     missing = [name for name in output_of("nm", "-uj", skewed(use, flags)).split() if "6muster" in name]
     source = fresh("theirs.s")
-    source.write_text("".join(f".globl {name}\n.data\n.type {name}, @object\n.size {name}, 256\n{name}: .zero 256\n" for name in missing))
+    objects = [f".globl {name}\n.type {name}, @object\n.size {name}, 256\n{name}: .zero 256\n" for name in missing]
+    source.write_text(".data\n" + "".join(objects))
     theirs = fresh("libmuster.so")
     output_of(MAIN.compiler, "-shared", "-o", theirs, source, "-Wl,-soname,libmuster.so")
     ours = MAIN.shared_library()
@@ -590,14 +606,20 @@ def row_documents() -> Iterator[Check]:
     """What a document can do to a dispatcher: other counts of indices, loops without a barrier, element types without an atomic."""
     call = "for_loop(0, [0], [80], [acc])"
     refused = {
-        "three begins for one block": ("matmul.txt", [(call, "for_loop(0, [0, 0, 0], [80], [acc])")], "'_for_loop' has 3 begins and 1 end for the 1 block"),
-        "one begin for two blocks": ("matmul.txt", [("for_loop_0 blocks [2]", "for_loop_0 blocks [2, 1]")], "'_for_loop' has 1 begin and 1 end for the 2 blocks"),
-        "three arguments for one parameter": ("matmul.txt", [(call, "for_loop(0, [0], [80], [acc, acc, acc])")], "passes 3 values to graph 'for_loop_0', which has 1"),
+        "three begins for one block": (
+            "matmul.txt", [(call, "for_loop(0, [0, 0, 0], [80], [acc])")], "'_for_loop' has 3 begins and 1 end for the 1 block"),
+        "one begin for two blocks": (
+            "matmul.txt", [("for_loop_0 blocks [2]", "for_loop_0 blocks [2, 1]")], "'_for_loop' has 1 begin and 1 end for the 2 blocks"),
+        "three arguments for one parameter": (
+            "matmul.txt", [(call, "for_loop(0, [0], [80], [acc, acc, acc])")], "passes 3 values to graph 'for_loop_0', which has 1"),
         "a block twice in a grid": ("matmul.txt", [("blocks [0, 1]", "blocks [0, 0]")], "'root_graph_1' iterates over block 0 twice"),
-        "a block in two grids": ("phases.txt", [("root_graph_1 blocks [1]", "root_graph_1 blocks [0]")], "block 0 is in the grids of both 'root_graph_0' and 'root_graph_1'"),
-        "read beside the loop that writes": ("phases.txt", [("phase 1", "phase 0")], "'squares' is written by 'root_graph_0' and read by 'root_graph_1'"),
+        "a block in two grids": (
+            "phases.txt", [("root_graph_1 blocks [1]", "root_graph_1 blocks [0]")], "block 0 is in the grids of both 'root_graph_0' and"),
+        "read beside the loop that writes": (
+            "phases.txt", [("phase 1", "phase 0")], "'squares' is written by 'root_graph_0' and read by 'root_graph_1'"),
         "written by two loops side by side": (
-            "phases.txt", [("phase 1", "phase 0"), ("tensor('squares')\n    load", "tensor('x')\n    load"), ("tensor('out')", "tensor('squares')")],
+            "phases.txt",
+            [("phase 1", "phase 0"), ("tensor('squares')\n    load", "tensor('x')\n    load"), ("tensor('out')", "tensor('squares')")],
             "'squares' is written by 'root_graph_0' and written by 'root_graph_1'"),
     }
 
@@ -682,10 +704,12 @@ def linked_shared(kind: str) -> str:
 def asked(word: str, first: bool, kind: str) -> str:
     """Before main or after it, by an object that is linked ahead of all others or behind them, under the address sanitizer."""
     sanitizer = "-fsanitize=address"
-    early, rest = piece(kind, "early", sanitizer, *(["-DONLY_AFTER"] if word == "after" else [])), [piece(kind, "main", sanitizer), *pieces(kind, sanitizer)]
+    early = piece(kind, "early", sanitizer, *(["-DONLY_AFTER"] if word == "after" else []))
+    rest = [piece(kind, "main", sanitizer), *pieces(kind, sanitizer)]
     program = MAIN.link("early", [early, *rest] if first else [*rest, early], sanitizer)
     _, output = status_of(program, env={"ASAN_OPTIONS": "detect_leaks=0"})
-    return "use after free" if "heap-use-after-free" in output and not re.search(rf"^{word} ", output, re.MULTILINE) else counted(word, output)
+    answered = re.search(rf"^{word} ", output, re.MULTILINE)
+    return "use after free" if "heap-use-after-free" in output and not answered else counted(word, output)
 
 
 def in_threads(kind: str) -> str:
@@ -723,7 +747,8 @@ def with_newer_library(kind: str) -> str:
 
 SITUATIONS = {
     "linked as objects": linked_as_objects,
-    "the same with `-flto=thin` and `--gc-sections`": lambda kind: linked_as_objects(kind, "-flto=thin", "-ffunction-sections", link=("-flto=thin", "-Wl,--gc-sections")),
+    "the same with `-flto=thin` and `--gc-sections`": lambda kind: linked_as_objects(
+        kind, "-flto=thin", "-ffunction-sections", link=("-flto=thin", "-Wl,--gc-sections")),
     "static library; the program mentions only the lookup": linked_from_archive,
     "shared libraries, `--as-needed`": linked_shared,
     "asked before `main`, by an object linked last": lambda kind: asked("before", False, kind),
@@ -733,7 +758,8 @@ SITUATIONS = {
     "plugin loaded under two names, one unloaded": after_unloading,
     "an operation inserted, the program not compiled again": with_newer_library,
 }
-RIGHT = {"64 threads, the first of which loads the backends": "12 of 12 in each", "an operation inserted, the program not compiled again": "not linked"}
+RIGHT = {"64 threads, the first of which loads the backends": "12 of 12 in each",
+         "an operation inserted, the program not compiled again": "not linked"}
 
 
 @cache
@@ -757,7 +783,8 @@ def row_comparison() -> Iterator[Check]:
         expected = RIGHT.get(name, "12 of 12")
         yield f"comparison/{name}", None if ours == expected else f"muster: {ours}, not {expected}"
     print(comparison())
-    yield attempt("comparison/README", lambda: expect_equal(readme_section()[1], comparison(), "README.md (run.py BUILD --update-readme mends it)"))
+    hint = "README.md (run.py BUILD --update-readme mends it)"
+    yield attempt("comparison/README", lambda: expect_equal(readme_section()[1], comparison(), hint))
 
 
 def update_readme() -> None:

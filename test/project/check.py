@@ -328,7 +328,8 @@ def check_backends() -> None:
     lists = {
         "meson.build": re.findall(r"^  \['(\w+)', '\w*', (?:true|false), ", text_of(ROOT / "meson.build"), re.MULTILINE),
         "meson_options.txt": re.findall(r"'(\w+)'", re.search(r"choices: \[(.*?)\]", text_of(ROOT / "meson_options.txt"))[1]),
-        "modules/builtin.cppm": re.findall(r'"(\w+)"', re.search(r"builtin_backends\[\] = \{(.*?)\}", text_of(ROOT / "modules/builtin.cppm"))[1]),
+        "modules/builtin.cppm": re.findall(
+            r'"(\w+)"', re.search(r"builtin_backends\[\] = \{(.*?)\}", text_of(ROOT / "modules/builtin.cppm"))[1]),
         "modules/backend": [name.rsplit(".")[-1] for name in declared_modules() if name.startswith("muster.backend.")],
     }
     lists["modules/backend"].remove("common")
