@@ -725,10 +725,24 @@ private:
 
 // ------------------------------------------------------------------------------------------------------------ generate
 
+/// Changes with the operations and with the sizes of what a program and the library hand each other.
+inline constexpr std::uint64_t codegen_fingerprint =
+    detail::mix(operations_fingerprint, sizeof(registry_data<muster::operation, handler>) << 32U | sizeof(backend_description),
+                sizeof(document) << 32U | sizeof(node), sizeof(device_ir::config) << 32U | sizeof(kernel_plan),
+                sizeof(emitter) << 32U | sizeof(target));
+
+/// As in muster.operations: a program that was compiled against other interfaces does not link or load. Data, since data is
+/// looked for when a program is loaded, and a function perhaps at its first call.
+template <std::uint64_t Fingerprint> struct library_was_built_from_other_interfaces {
+  static const char marker;
+};
+extern template struct library_was_built_from_other_interfaces<codegen_fingerprint>;
+
 /// Generates one kernel. `generator` holds reusable state: one a thread.
 class generator {
 public:
-  generator(registry_view<muster::operation, handler> registry, std::span<const target* const> targets);
+  inline generator(registry_view<muster::operation, handler> registry, std::span<const target* const> targets)
+      : generator(registry, targets, &library_was_built_from_other_interfaces<codegen_fingerprint>::marker) {}
   ~generator();
   generator(generator&&) noexcept;
   generator& operator=(generator&&) noexcept;
@@ -742,6 +756,7 @@ public:
   [[nodiscard]] const kernel_plan& plan() const noexcept;
 
 private:
+  generator(registry_view<muster::operation, handler> registry, std::span<const target* const> targets, const char* marker);
   struct state;
   std::unique_ptr<state> self_;
 };

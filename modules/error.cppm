@@ -13,6 +13,15 @@ export module muster.error;
 
 #pragma GCC visibility push(default)
 
+#ifdef __GLIBCXX__
+// An importer that does not include <vector> or <span> itself has to see these, to iterate over one that it was given.
+export namespace __gnu_cxx {
+using __gnu_cxx::operator==;
+using __gnu_cxx::operator<=>;
+using __gnu_cxx::operator-;
+} // namespace __gnu_cxx
+#endif
+
 export namespace muster {
 
 /// The two families of operations a device IR node can call; they differ in how a missing one is reported.

@@ -364,13 +364,35 @@ inline constexpr auto builtin_entries = [] {
 }();
 inline constexpr operation_set<operation> builtin_operations{.more = builtin_entries};
 
+/// The library's version; the same as meson.build's.
+inline constexpr std::string_view library_version = "0.1.0";
+
+/// Changes with the version, and wherever an operation is inserted, removed, moved or renamed.
+inline constexpr std::uint64_t operations_fingerprint = [] {
+  std::uint64_t h = detail::mix(fingerprint(builtin_operations), detail::hash_whole(library_version), 0, 0, operation_count);
+  for (const operation_information& o : operation_table) h = detail::mix(h, detail::hash_whole(o.overloads), 0, 0, o.overloads.size());
+  return h;
+}();
+
+/// What depends on the numbers of the operations has the fingerprint of the interfaces in its symbol's name. A program that was
+/// compiled against other interfaces than its library does not link or load, and the undefined symbol's name says why.
+template <std::uint64_t Fingerprint> struct library_was_built_from_other_interfaces {
+  static std::optional<operation> operation_named(std::string_view target) noexcept;
+  static std::string_view qualified_name(operation id, std::string_view target) noexcept;
+};
+extern template struct library_was_built_from_other_interfaces<operations_fingerprint>;
+
 /// The operation that a document's target names: a short or long API name, `torch.ops.aten.NAME.OVERLOAD`, `aten.NAME`,
 /// `aten.NAME.OVERLOAD` or `operator.NAME`. Nothing for an unknown name. One perfect hash; no allocation.
-[[nodiscard]] std::optional<operation> operation_named(std::string_view target) noexcept;
+[[nodiscard]] inline std::optional<operation> operation_named(std::string_view target) noexcept {
+  return library_was_built_from_other_interfaces<operations_fingerprint>::operation_named(target);
+}
 
 /// The name under which messages report a target: `torch.ops.aten.add.Tensor` is `aten.add.Tensor`, an API function its
 /// own short name.
-[[nodiscard]] std::string_view qualified_name(operation id, std::string_view target) noexcept;
+[[nodiscard]] inline std::string_view qualified_name(operation id, std::string_view target) noexcept {
+  return library_was_built_from_other_interfaces<operations_fingerprint>::qualified_name(id, target);
+}
 
 } // namespace muster
 

@@ -339,6 +339,16 @@ template <detail::fixed_string Operation, std::int64_t OperationId> struct opera
 template <detail::fixed_string First, detail::fixed_string Second> struct names_have_different_hashes {
   static constexpr bool value = First.text[0] == '\0';
 };
+// The tables themselves as arguments, so that a message names both.
+template <const auto& First, const auto& Second, std::int64_t OperationId> struct tables_have_one_handler_an_operation {
+  static constexpr bool value = OperationId < 0;
+};
+template <const auto& First, const auto& Second, detail::fixed_string Operation> struct extensions_add_different_operations {
+  static constexpr bool value = Operation.text[0] == '\0';
+};
+template <const auto& First, const auto& Second, std::int64_t OperationId> struct extensions_use_different_ids {
+  static constexpr bool value = OperationId < 0;
+};
 
 } // namespace muster::must_hold
 
@@ -886,10 +896,115 @@ template <const auto& Operations, const auto&... Parts> struct composed {
 
 export namespace muster {
 
+/// Changes wherever an operation is inserted, removed, moved or renamed. In the name of a symbol, as the argument of a template,
+/// it keeps a program from being linked or loaded with a library whose operations have other numbers.
+template <class Op> [[nodiscard]] constexpr std::uint64_t fingerprint(const operation_set<Op>& operations) noexcept {
+  std::uint64_t h = 0;
+  detail::for_each(operations, [&](const operation_entry<Op>& e) {
+    h = detail::mix(h, detail::hash_whole(e.name), detail::hash_whole(e.alias), static_cast<std::uint64_t>(e.id), e.name.size());
+  });
+  return h;
+}
+
+namespace detail {
+
+/// The number above the ids of a table's rows or of a set's entries.
+template <class Ids> constexpr std::size_t id_limit(std::size_t count, const Ids& id) {
+  std::size_t limit = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    if (id(i) >= limit) limit = id(i) + 1;
+  return limit;
+}
+
+/// The first operation for which two tables have different handlers, or -1.
+template <const auto& First, const auto& Second>
+inline constexpr std::int64_t conflict = [] {
+  constexpr std::size_t limit = id_limit(std::size(First), [](std::size_t i) { return static_cast<std::size_t>(First[i].op); });
+  std::array<decltype(First[0].handler), limit + 1> seen{};
+  for (const auto& row : First) seen[static_cast<std::size_t>(row.op)] = row.handler;
+  for (const auto& row : Second) {
+    const std::size_t id = static_cast<std::size_t>(row.op);
+    if (id < limit && seen[id] != nullptr && seen[id] != row.handler) return static_cast<std::int64_t>(id);
+  }
+  return std::int64_t{-1};
+}();
+
+template <const auto& First, const auto& Second> struct agreement {
+  static_assert(must_hold::tables_have_one_handler_an_operation<First, Second, conflict<First, Second>>::value,
+                "two tables have different handlers for one operation");
+};
+
+/// What two lists of operations have in common: a name, an id.
+template <std::size_t First, std::size_t Second, class Op>
+constexpr finding common_entry(const std::array<operation_entry<Op>, First + Second>& all) {
+  std::array<named, First + Second> names{};
+  for (std::size_t i = 0; i < First + Second; ++i)
+    names[i] = {all[i].name.data(), static_cast<std::uint32_t>(all[i].name.size()), static_cast<std::uint32_t>(i)};
+  hashed_names<First + Second> h{};
+  std::size_t clash[2]{};
+  finding f{};
+  if (hash_names<First + Second>(h, names, true, clash) && clash[0] < First && clash[1] >= First &&
+      equal(all[clash[0]].name, all[clash[1]].name))
+    f.operation = all[clash[0]].name;
+  return f;
+}
+
+template <const auto& Table> constexpr std::size_t entry_count() {
+  if constexpr (requires { Table.entries; }) return count(Table);
+  else return std::size(Table);
+}
+template <const auto& Table, class Visit> constexpr void each_entry(const Visit& visit) {
+  if constexpr (requires { Table.entries; }) for_each(Table, visit);
+  else
+    for (const auto& e : Table) visit(e);
+}
+
+template <class Op, const auto&... Tables>
+inline constexpr auto all_entries = [] {
+  std::array<operation_entry<Op>, (std::size_t{0} + ... + entry_count<Tables>())> all{};
+  std::size_t next = 0;
+  (each_entry<Tables>([&](const operation_entry<Op>& e) { all[next++] = e; }), ...);
+  return all;
+}();
+
+template <class Op, const auto& First, const auto& Second> struct different_operations {
+  static constexpr std::size_t first_count = entry_count<First>();
+  static constexpr finding name = common_entry<first_count, entry_count<Second>(), Op>(all_entries<Op, First, Second>);
+  static constexpr std::int64_t id = [] {
+    constexpr const auto& all = all_entries<Op, First, Second>;
+    constexpr std::size_t limit = id_limit(first_count, [](std::size_t i) { return static_cast<std::size_t>(all[i].id); });
+    std::array<bool, limit + 1> seen{};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::size_t o = static_cast<std::size_t>(all[i].id);
+      if (i < first_count) seen[o] = true;
+      else if (o < limit && seen[o]) return static_cast<std::int64_t>(o);
+    }
+    return std::int64_t{-1};
+  }();
+  static_assert(
+      must_hold::extensions_add_different_operations<First, Second, fixed_string<name.operation.size() + 1>(name.operation)>::value,
+      "two lists add an operation of one name");
+  static_assert(must_hold::extensions_use_different_ids<First, Second, id>::value, "two lists give one id to an operation each");
+};
+
+/// Instantiates a relation, which asserts itself, for every two of a list.
+template <template <const auto&, const auto&> class Relation, const auto&... All> struct each_two {};
+template <template <const auto&, const auto&> class Relation, const auto& First, const auto&... Rest>
+struct each_two<Relation, First, Rest...> : each_two<Relation, Rest...> {
+  static_assert(((sizeof(Relation<First, Rest>) > 0) && ... && true));
+};
+
+template <class Op> struct operations_of {
+  template <const auto& First, const auto& Second> using differ = different_operations<Op, First, Second>;
+};
+
+} // namespace detail
+
 /// Tables of handlers as one: `parts = merged<memory_handlers, pointwise_handlers>`. The same operation with the same
-/// handler in two of them is one registration; with different handlers the composition is refused.
+/// handler in two of them is one registration; with different handlers it is a compile error that names both tables.
 template <const auto& First, const auto&... Rest>
 inline constexpr auto merged = [] {
+  (void)sizeof(detail::each_two<detail::agreement, First, Rest...>);
   using row = std::remove_cvref_t<decltype(First[0])>;
   std::array<row, (std::size(First) + ... + std::size(Rest))> all{};
   std::size_t next = 0;
@@ -931,20 +1046,14 @@ template <const auto& Base, const auto& Rows> [[nodiscard]] consteval auto overr
   return copy;
 }
 
-/// An operation set with entries added; their ids go on where the set's end.
-template <const auto& Base, const auto& More>
-inline constexpr auto extended_entries = [] {
-  using entry = std::remove_cvref_t<decltype(More[0])>;
-  std::array<entry, detail::count(Base) + std::size(More)> all{};
-  std::size_t next = 0;
-  detail::for_each(Base, [&](const entry& e) { all[next++] = e; });
-  for (const entry& e : More) all[next++] = e;
-  return all;
-}();
-
-template <const auto& Base, const auto& More> [[nodiscard]] consteval auto extended() {
-  std::remove_cvref_t<decltype(Base)> set{};
-  set.more = extended_entries<Base, More>;
+/// An operation set with the entries of lists added; their ids go on where the set's end: `extended<operations, mine, yours>()`.
+/// Two lists that add one name, or take one id, are a compile error that names both.
+template <const auto& Base, const auto&... More> [[nodiscard]] consteval auto extended() {
+  using set_type = std::remove_cvref_t<decltype(Base)>;
+  using op = decltype([]<class Op>(const operation_set<Op>&) { return Op{}; }(Base));
+  (void)sizeof(detail::each_two<detail::operations_of<op>::template differ, Base, More...>);
+  set_type set{};
+  set.more = detail::all_entries<op, Base, More...>;
   return set;
 }
 

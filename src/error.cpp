@@ -207,6 +207,9 @@ std::string_view nearest_name(std::string_view name, const std::vector<std::stri
       best_distance = distance;
     }
   }
+  // `triton::load` is near to `load`.
+  const std::size_t qualifier = wanted.rfind("::");
+  if (best.empty() && qualifier != std::string_view::npos) return nearest_name(wanted.substr(qualifier + 2), candidates);
   return best;
 }
 

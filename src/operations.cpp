@@ -94,16 +94,20 @@ constexpr detail::name_table spelling_table = spelling_hash.view();
 
 } // namespace
 
-std::optional<operation> operation_named(std::string_view target) noexcept {
+template <std::uint64_t Fingerprint>
+std::optional<operation> library_was_built_from_other_interfaces<Fingerprint>::operation_named(std::string_view target) noexcept {
   if (target.starts_with(torch_prefix)) target.remove_prefix(torch_prefix.size());
   const std::uint32_t id = spelling_table.find(target);
   return id == detail::name_table::none ? std::nullopt : std::optional(static_cast<operation>(id));
 }
 
-std::string_view qualified_name(operation id, std::string_view target) noexcept {
+template <std::uint64_t Fingerprint>
+std::string_view library_was_built_from_other_interfaces<Fingerprint>::qualified_name(operation id, std::string_view target) noexcept {
   if (information(id).family == operation_family::api) return information(id).name;
   if (target.starts_with(torch_prefix)) target.remove_prefix(torch_prefix.size());
   return target;
 }
+
+template struct library_was_built_from_other_interfaces<operations_fingerprint>;
 
 } // namespace muster

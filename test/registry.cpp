@@ -107,7 +107,7 @@ TEST_CASE("registry: a missing implementation carries who has it (B28)") {
                        muster::BackendImplementationMissing);
 }
 
-TEST_CASE("registry: unknown names are reported with what there is, and the nearest (B34)") {
+TEST_CASE("registry: unknown names are reported with what there is, and the nearest (B05, B34)") {
   CHECK_THROWS_WITH_AS(registry.at("tritn", op::load),
                        "Unknown backend: 'tritn'. Available backends: ['triton', 'tileir', 'metal']. Did you mean 'triton'?",
                        muster::UnknownBackend);
@@ -119,6 +119,9 @@ TEST_CASE("registry: unknown names are reported with what there is, and the near
   CHECK_THROWS_AS(registry.at("", op::load), muster::UnknownBackend);
   CHECK_THROWS_WITH_AS(registry.at("triton", "laod"), "Unknown operation: 'laod'. Did you mean 'load'?", muster::UnknownOperation);
   CHECK_THROWS_WITH_AS(registry.at("triton", "load "), "Unknown operation: 'load '. Did you mean 'load'?", muster::UnknownOperation);
+  CHECK_THROWS_WITH_AS(registry.at("triton", "triton::load"), "Unknown operation: 'triton::load'. Did you mean 'load'?",
+                       muster::UnknownOperation);
+  CHECK_THROWS_WITH_AS(registry.at("triton", "LOAD"), "Unknown operation: 'LOAD'. Did you mean 'load'?", muster::UnknownOperation);
   CHECK_THROWS_AS(registry.at("triton", static_cast<op>(99)), muster::UnknownOperation);
   CHECK_THROWS_AS(registry.at(static_cast<muster::backend_id>(9), op::load), muster::UnknownBackend);
 }

@@ -1,5 +1,6 @@
 module;
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,7 +30,10 @@ void require_handlers(const kernel_plan& plan, registry_view<muster::operation, 
 
 } // namespace
 
-generator::generator(registry_view<muster::operation, handler> registry, std::span<const target* const> targets)
+template <std::uint64_t Fingerprint> constinit const char library_was_built_from_other_interfaces<Fingerprint>::marker = 0;
+template struct library_was_built_from_other_interfaces<codegen_fingerprint>;
+
+generator::generator(registry_view<muster::operation, handler> registry, std::span<const target* const> targets, const char* /*marker*/)
     : self_(std::make_unique<state>()) {
   self_->registry = registry;
   const auto backends = registry.backends();

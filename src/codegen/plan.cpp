@@ -87,6 +87,8 @@ private:
   std::vector<node_id> users_;
   std::vector<node_id> work_;
   std::vector<std::vector<std::pair<node_id, std::uint32_t>>> callers_; // by graph: the calling node and which of its argument lists
+  const root_plan* root_ = nullptr;        // being walked
+  std::vector<const root_plan*> writers_;  // by host tensor, where there are several roots: the last that stores to it
   std::int32_t access_count_ = 0;
   std::int32_t load_count_ = 0;
   std::int32_t atomic_count_ = 0;
@@ -279,7 +281,26 @@ private:
   // -- loops, branches, accesses: in the order in which they are lowered
 
   void plan_control_flow() {
-    for (std::size_t r = 0; r < plan_.roots.size(); ++r) walk(plan_.roots[r].graph, 0);
+    writers_.assign(plan_.roots.size() > 1 ? d_.tensors.size() : 0, nullptr);
+    for (const root_plan& r : plan_.roots) {
+      root_ = &r;
+      walk(r.graph, 0);
+    }
+  }
+
+  /// Root graphs of one phase run side by side: what one stores to, a later one may neither load from nor store to.
+  void refuse_race(const node& n, bool writes) {
+    if (writers_.empty()) return;
+    const std::span<const argument> arguments = d_.arguments_of(n);
+    if (arguments.empty() || arguments[0].what != argument::kind::node || !plan_.at(arguments[0].node).is_host_tensor) return;
+    const std::span<const argument> named = d_.arguments_of(d_.at(arguments[0].node));
+    const device_ir::host_tensor* const t = named.empty() ? nullptr : d_.find_tensor(named[0].text);
+    if (t == nullptr) return;
+    const root_plan*& writer = writers_[static_cast<std::size_t>(t - d_.tensors.data())];
+    if (writer != nullptr && writer != root_ && writer->phase == root_->phase)
+      fail(n, fmt::format("'{}' is written by '{}' and {} by '{}' in the same phase: a barrier is missing between them", t->name,
+                          d_.graphs[at_index(writer->graph)].name, writes ? "written" : "read", d_.graphs[at_index(root_->graph)].name));
+    if (writes) writer = root_;
   }
 
   void walk(std::int32_t graph_index, int depth) {
@@ -301,6 +322,7 @@ private:
     const bool is_load = op == operation::load;
     const bool is_atomic = information(op).category == operation_category::atomic;
     if (!is_load && op != operation::store && !is_atomic) return;
+    if (!is_atomic) refuse_race(d_.at(id), !is_load);
     access_plan access;
     access.node = id;
     std::int32_t& counter = is_atomic ? atomic_count_ : access_count_;

@@ -285,6 +285,58 @@ def check_portable_text() -> None:
     expect_none(list(matching_lines(files, f"{path}|{host}")), "not portable")
 
 
+def check_scenarios() -> None:
+    """Every scenario of test/hazards/scenarios.md has a reason or a test that exists; none of the recorded ones is left out."""
+    text = text_of(ROOT / "test/hazards/scenarios.md")
+    rows = dict(re.findall(r"^\| (B\d+) \|[^|]*\|(.*)\|$", text, re.MULTILINE))
+    driver = text_of(ROOT / "test/hazards/run.py")
+    findings = []
+    for number, tests in rows.items():
+        named = 0
+        for test in re.findall(r"`([^`]+)`", tests):
+            if found := re.fullmatch(r"run\.py (\w+)", test):
+                exists = f"def row_{found[1]}()" in driver
+            elif found := re.fullmatch(r"compile_fail/(\w+)", test):
+                exists = f"'{found[1]}'" in text_of(ROOT / "test/meson.build")
+            elif found := re.fullmatch(r'(test/\w+\.cpp) "(.+)"', test):
+                exists = re.search(r'TEST_CASE\("[^"]*' + re.escape(found[2]), text_of(ROOT / found[1])) is not None
+            else:
+                continue
+            named += 1
+            if not exists:
+                findings.append(f"{number}: no test {test}")
+        if named == 0 and "does not apply: " not in tests:
+            findings.append(f"{number}: neither a test nor a reason")
+    expect_none(findings, "test/hazards/scenarios.md")
+    recorded = Path(os.environ.get("MUSTER_SHARED") or ROOT.parent / "shared") / "SCENARIOS.md"
+    if not recorded.is_file():
+        raise Skipped(f"that all scenarios have a row: {recorded.name} is not there")
+    parts = text_of(recorded).split("## C.")[0]
+    expect_none(sorted(set(re.findall(r"^\| (B\d+) \|", parts, re.MULTILINE)) ^ set(rows)), "scenarios without a row, or rows without one")
+
+
+def check_version() -> None:
+    """The version that the interfaces have is the build's."""
+    versions = [re.search(pattern, text_of(ROOT / file)) for file, pattern in (
+        ("meson.build", r"^project\(.*\bversion: '([^']+)'"), ("modules/operations.cppm", r'library_version = "([^"]+)"'))]
+    if None in versions or versions[0][1] != versions[1][1]:
+        raise Failed(f"meson.build and modules/operations.cppm: {[version and version[1] for version in versions]}")
+
+
+def check_backends() -> None:
+    """meson.build, its options and modules/builtin.cppm list the same backends, in one order."""
+    lists = {
+        "meson.build": re.findall(r"^  \['(\w+)', '\w*', (?:true|false), ", text_of(ROOT / "meson.build"), re.MULTILINE),
+        "meson_options.txt": re.findall(r"'(\w+)'", re.search(r"choices: \[(.*?)\]", text_of(ROOT / "meson_options.txt"))[1]),
+        "modules/builtin.cppm": re.findall(
+            r'"(\w+)"', re.search(r"builtin_backends\[\] = \{(.*?)\}", text_of(ROOT / "modules/builtin.cppm"))[1]),
+        "modules/backend": [name.rsplit(".")[-1] for name in declared_modules() if name.startswith("muster.backend.")],
+    }
+    lists["modules/backend"].remove("common")
+    if len({tuple(names) for names in lists.values()}) != 1:
+        raise Failed("\n".join(f"  {file}: {', '.join(names)}" for file, names in lists.items()))
+
+
 # --- the README ---------------------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,8 @@ const argument* result_of(const emitter& e, std::int32_t graph, std::int32_t i) 
 }
 
 dtype scalar_type(const emitter& e, node_id n) {
-  return e.source->at(n).type.what == device_ir::type::kind::tensor ? e.type_of(n) : (device_ir::is_float(e.type_of(n)) ? e.type_of(n) : dtype::i64);
+  return e.source->at(n).type.what == device_ir::type::kind::tensor ? e.type_of(n)
+                                                                    : (device_ir::is_float(e.type_of(n)) ? e.type_of(n) : dtype::i64);
 }
 
 slot new_slot(cpu_emitter& e, node_id like, std::string_view name) {
@@ -149,7 +150,8 @@ void assign_together(cpu_emitter& e, std::vector<slot> slots) {
     expression value = e.cast(s.result != no_node ? e.value_of(s.result) : e.literal(from), s.type);
     if (e.at(value).what == codegen::expression_kind::name && e.at(value).name == s.v) continue;
     for (const slot& other : slots)
-      if (other.v != s.v && mentions(e, value, other.v) && other.buffer < 0) value = e.define("next", e.typed(e.call(e.language->types[static_cast<std::size_t>(s.type)], {value}), s.type));
+      if (other.v != s.v && mentions(e, value, other.v) && other.buffer < 0)
+        value = e.define("next", e.typed(e.call(e.language->types[static_cast<std::size_t>(s.type)], {value}), s.type));
     scalars.emplace_back(s.v, value);
   }
   std::vector<slot> tiles;
@@ -411,7 +413,8 @@ void if_(emitter& base, const node&) {
     const argument* then_result = out.then_result >= 0 ? result_of(e, branch.then_graph, out.then_result) : nullptr;
     const argument* else_result = out.else_result >= 0 ? result_of(e, branch.else_graph, out.else_result) : nullptr;
     const argument* named = then_result != nullptr ? then_result : else_result;
-    slot s = new_slot(e, any, readable_name(e, named != nullptr && named->what == argument::kind::node ? named->node : no_node, out.passes));
+    slot s =
+        new_slot(e, any, readable_name(e, named != nullptr && named->what == argument::kind::node ? named->node : no_node, out.passes));
     if (out.passes != no_node) {
       argument from;
       from.what = argument::kind::node;

@@ -256,7 +256,8 @@ node_id cpu_emitter::resolved(node_id n) const {
       continue;
     }
     const codegen::node_plan& p = plan->at(n);
-    const bool copies = p.known && (p.op == operation::new_var || p.op == operation::aten_alias) && buffer_of_[index(n)] < 0 && !has_value(n);
+    const bool copies =
+        p.known && (p.op == operation::new_var || p.op == operation::aten_alias) && buffer_of_[index(n)] < 0 && !has_value(n);
     const auto arguments = source->arguments_of(source->at(n));
     if (!copies || arguments.empty() || arguments[0].what != argument::kind::node) break;
     n = arguments[0].node;
@@ -348,7 +349,8 @@ bool cpu_emitter::same_index(expression a, expression b) const {
 /// The element as this nest computed it before.
 expression cpu_emitter::recall(node_id n, index_span at) const {
   for (const remembered& r : memo_)
-    if (r.n == n && std::equal(r.at.begin(), r.at.end(), at.begin(), at.end(), [&](expression x, expression y) { return same_index(x, y); }))
+    if (r.n == n &&
+        std::equal(r.at.begin(), r.at.end(), at.begin(), at.end(), [&](expression x, expression y) { return same_index(x, y); }))
       return r.value;
   return codegen::no_expression;
 }
@@ -480,7 +482,8 @@ std::int32_t cpu_emitter::make_buffer(std::string_view wanted, std::span<const d
   expression total = whole(1);
   for (std::size_t d = shape.size(); d-- > 0;) {
     expression capacity = full_lanes(shape[d]);
-    if (const block_plan* block = plan->find_block(shape[d].block); block != nullptr && block->constant_extent && *block->constant_extent > 0)
+    if (const block_plan* block = plan->find_block(shape[d].block);
+        block != nullptr && block->constant_extent && *block->constant_extent > 0)
       if (const auto n = integer_literal(capacity); n && *n > *block->constant_extent) capacity = whole(*block->constant_extent);
     b.strides[d] = integer_literal(capacity) == std::optional<std::int64_t>(1) ? zero_ : total;
     total = mark_non_negative(binary(op::multiply, total, capacity));

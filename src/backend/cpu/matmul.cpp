@@ -91,13 +91,11 @@ private:
 
   /// The result before anything is added: the accumulator.
   void start(std::int32_t result, bool in_place) {
-    if (in_place && p_.accumulator_factor == codegen::no_expression &&
-        e_.buffer_of(p_.accumulator) == result) { // it already lies there
+    if (in_place && p_.accumulator_factor == codegen::no_expression && e_.buffer_of(p_.accumulator) == result) { // it already lies there
       return;
     }
     e_.fill(result, [&](index_span at) {
-      if (p_.accumulator == no_node)
-        return p_.literal == nullptr ? e_.cast(e_.integer(0), type_) : e_.literal(*p_.literal, type_);
+      if (p_.accumulator == no_node) return p_.literal == nullptr ? e_.cast(e_.integer(0), type_) : e_.literal(*p_.literal, type_);
       const expression value = e_.cast(e_.broadcast_element(p_.accumulator, at, shape_), type_);
       return p_.accumulator_factor == codegen::no_expression
                  ? value

@@ -112,8 +112,8 @@ void shift(emitter& e, op o) {
   if (const auto n = e.integer_literal(y); n && *n >= 0 && *n < 8 * device_ir::size_of(type))
     return e.result(e.cast(e.typed(e.binary(o, x, y), o == op::shift_left && device_ir::size_of(type) < 4 ? dtype::i32 : type), type));
   const std::string_view spelled = e.language->types[static_cast<std::size_t>(type)];
-  e.result(e.call(e.keep(fmt::format("math::{}<{}>", o == op::shift_left ? "shift_left" : "shift_right", spelled)),
-                  {x, e.cast(y, type)}, type));
+  e.result(
+      e.call(e.keep(fmt::format("math::{}<{}>", o == op::shift_left ? "shift_left" : "shift_right", spelled)), {x, e.cast(y, type)}, type));
 }
 
 } // namespace

@@ -25,24 +25,147 @@ namespace {
 // -- the dialect
 
 /// Keywords, macros of the standard headers, and what the module defines itself. Sorted.
-constexpr std::string_view reserved[] = {
-    "BUFSIZ", "EDOM", "EILSEQ", "EOF", "ERANGE", "FILENAME_MAX", "FOPEN_MAX", "HUGE_VAL", "INFINITY", "NAN", "NULL", "RAND_MAX",
-    "SEEK_CUR", "SEEK_END", "SEEK_SET", "TMP_MAX", "WEOF", "abs", "alignas", "alignof", "and", "and_eq", "asm", "assert", "auto",
-    "bfloat16", "bitand", "bitor", "bool", "break", "case", "catch", "char", "char16_t", "char32_t", "char8_t", "class", "co_await",
-    "co_return", "co_yield", "compl", "concept", "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype",
-    "default", "delete", "do", "double", "dynamic_cast", "else", "enum", "errno", "explicit", "export", "extern", "false", "final",
-    "float", "float16", "float8_e4m3fn", "float8_e5m2", "for", "friend", "goto", "i386", "if", "import", "inline", "int", "linux",
-    "long", "main", "math", "module", "muster_kernel", "muster_scalar", "mutable", "namespace", "new", "noexcept", "not", "not_eq",
-    "nullptr", "operator", "or", "or_eq", "override", "parallel", "private", "program", "protected", "public", "register",
-    "reinterpret_cast", "requires", "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "std", "stderr",
-    "stdin", "stdout", "struct", "switch", "symbols", "template", "tensors", "this", "thread_local", "threads", "throw", "true",
-    "try", "typedef", "typeid", "typename", "union", "unix", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while",
-    "xor", "xor_eq"};
+constexpr std::string_view reserved[] = {"BUFSIZ",
+                                         "EDOM",
+                                         "EILSEQ",
+                                         "EOF",
+                                         "ERANGE",
+                                         "FILENAME_MAX",
+                                         "FOPEN_MAX",
+                                         "HUGE_VAL",
+                                         "INFINITY",
+                                         "NAN",
+                                         "NULL",
+                                         "RAND_MAX",
+                                         "SEEK_CUR",
+                                         "SEEK_END",
+                                         "SEEK_SET",
+                                         "TMP_MAX",
+                                         "WEOF",
+                                         "abs",
+                                         "alignas",
+                                         "alignof",
+                                         "and",
+                                         "and_eq",
+                                         "asm",
+                                         "assert",
+                                         "auto",
+                                         "bfloat16",
+                                         "bitand",
+                                         "bitor",
+                                         "bool",
+                                         "break",
+                                         "case",
+                                         "catch",
+                                         "char",
+                                         "char16_t",
+                                         "char32_t",
+                                         "char8_t",
+                                         "class",
+                                         "co_await",
+                                         "co_return",
+                                         "co_yield",
+                                         "compl",
+                                         "concept",
+                                         "const",
+                                         "const_cast",
+                                         "consteval",
+                                         "constexpr",
+                                         "constinit",
+                                         "continue",
+                                         "decltype",
+                                         "default",
+                                         "delete",
+                                         "do",
+                                         "double",
+                                         "dynamic_cast",
+                                         "else",
+                                         "enum",
+                                         "errno",
+                                         "explicit",
+                                         "export",
+                                         "extern",
+                                         "false",
+                                         "final",
+                                         "float",
+                                         "float16",
+                                         "float8_e4m3fn",
+                                         "float8_e5m2",
+                                         "for",
+                                         "friend",
+                                         "goto",
+                                         "i386",
+                                         "if",
+                                         "import",
+                                         "inline",
+                                         "int",
+                                         "linux",
+                                         "long",
+                                         "main",
+                                         "math",
+                                         "module",
+                                         "muster_kernel",
+                                         "muster_scalar",
+                                         "mutable",
+                                         "namespace",
+                                         "new",
+                                         "noexcept",
+                                         "not",
+                                         "not_eq",
+                                         "nullptr",
+                                         "operator",
+                                         "or",
+                                         "or_eq",
+                                         "override",
+                                         "parallel",
+                                         "private",
+                                         "program",
+                                         "protected",
+                                         "public",
+                                         "register",
+                                         "reinterpret_cast",
+                                         "requires",
+                                         "return",
+                                         "short",
+                                         "signed",
+                                         "sizeof",
+                                         "static",
+                                         "static_assert",
+                                         "static_cast",
+                                         "std",
+                                         "stderr",
+                                         "stdin",
+                                         "stdout",
+                                         "struct",
+                                         "switch",
+                                         "symbols",
+                                         "template",
+                                         "tensors",
+                                         "this",
+                                         "thread_local",
+                                         "threads",
+                                         "throw",
+                                         "true",
+                                         "try",
+                                         "typedef",
+                                         "typeid",
+                                         "typename",
+                                         "union",
+                                         "unix",
+                                         "unsigned",
+                                         "using",
+                                         "virtual",
+                                         "void",
+                                         "volatile",
+                                         "wchar_t",
+                                         "while",
+                                         "xor",
+                                         "xor_eq"};
 static_assert(std::is_sorted(std::begin(reserved), std::end(reserved)));
 
-constexpr std::array<std::string_view, device_ir::dtype_count> types{
-    "double",       "float",        "float16",      "bfloat16",    "float8_e4m3fn", "float8_e5m2",
-    "std::int64_t", "std::int32_t", "std::int16_t", "std::int8_t", "std::uint8_t",  "bool"};
+constexpr std::array<std::string_view, device_ir::dtype_count> types{"double",        "float",       "float16",      "bfloat16",
+                                                                     "float8_e4m3fn", "float8_e5m2", "std::int64_t", "std::int32_t",
+                                                                     "std::int16_t",  "std::int8_t", "std::uint8_t", "bool"};
 
 constexpr std::array<dtype, device_ir::dtype_count> computing{dtype::f64, dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f32,
                                                               dtype::i64, dtype::i32, dtype::i16, dtype::i8,  dtype::u8,  dtype::b8};
@@ -195,8 +318,9 @@ private:
     const codegen::body inside = e_.root_body();
     root_function f;
     f.phase = r.phase;
-    f.name = std::string(e_.unique_name(plan_.roots.size() == 1 ? fmt::format("{}_tile", d_.kernel)
-                                                                : fmt::format("{}_{}", d_.kernel, d_.graphs[static_cast<std::size_t>(r.graph)].name)));
+    f.name = std::string(e_.unique_name(plan_.roots.size() == 1
+                                            ? fmt::format("{}_tile", d_.kernel)
+                                            : fmt::format("{}_{}", d_.kernel, d_.graphs[static_cast<std::size_t>(r.graph)].name)));
     {
       const auto guard = e_.into(inside);
       open_grid(r);
@@ -259,7 +383,8 @@ private:
       const std::int32_t block = r.blocks[i];
       const bool last = i + 1 == r.blocks.size();
       const expression count = tile_count(block);
-      const expression id = e_.define(e_.keep(fmt::format("tile_{}", block)), last ? rest : non_negative(e_.binary(op::modulo, rest, count)));
+      const expression id =
+          e_.define(e_.keep(fmt::format("tile_{}", block)), last ? rest : non_negative(e_.binary(op::modulo, rest, count)));
       if (!last) rest = non_negative(e_.binary(op::floor_divide, rest, count));
       const expression size = e_.cast(e_.block_size(block), dtype::i64);
       const expression offset = e_.define(e_.keep(fmt::format("offset_{}", block)), non_negative(e_.binary(op::multiply, id, size)));
@@ -285,7 +410,8 @@ private:
     line(out, "extern \"C\" void muster_kernel(void* const* tensors, [[maybe_unused]] const muster_scalar* symbols, int threads) {{");
     for (std::size_t i = 0; i < d_.tensors.size(); ++i)
       if (tensor_needed_[i])
-        line(out, "  {} const {} = static_cast<{}>(tensors[{}]); // {}", pointer_type(i), e_.name_of(tensors_[i]), pointer_type(i), i, shape_text(d_.tensors[i]));
+        line(out, "  {} const {} = static_cast<{}>(tensors[{}]); // {}", pointer_type(i), e_.name_of(tensors_[i]), pointer_type(i), i,
+             shape_text(d_.tensors[i]));
     const std::vector<symbolic::symbol> symbols = codegen::launch_symbols(plan_);
     for (std::size_t i = 0; i < symbols.size(); ++i) {
       const symbolic::symbol s = symbols[i];
@@ -315,7 +441,8 @@ private:
     const std::vector<symbolic::symbol> symbols = codegen::launch_symbols(plan_);
     if (!symbols.empty()) line(out_, "// symbols:");
     for (std::size_t i = 0; i < symbols.size(); ++i)
-      line(out_, "//   {}: {}, {}", i, d_.symbols.name(symbols[i]), plan_.real_symbol[static_cast<std::size_t>(symbols[i])] ? "real" : "integer");
+      line(out_, "//   {}: {}, {}", i, d_.symbols.name(symbols[i]),
+           plan_.real_symbol[static_cast<std::size_t>(symbols[i])] ? "real" : "integer");
     line(out_, "// threads: how many may run it; 0: one a processor.");
   }
 };

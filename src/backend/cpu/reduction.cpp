@@ -314,7 +314,8 @@ expression combined(cpu_emitter& e, operation by, expression so_far, expression 
   const std::string_view spelled = e.language->types[static_cast<std::size_t>(type)];
   switch (by) {
   case operation::aten_sum:
-    return real ? e.typed(e.binary(op::add, so_far, value), type) : e.call(e.keep(fmt::format("math::add<{}>", spelled)), {so_far, value}, type);
+    return real ? e.typed(e.binary(op::add, so_far, value), type)
+                : e.call(e.keep(fmt::format("math::add<{}>", spelled)), {so_far, value}, type);
   case operation::aten_prod:
     return real ? e.typed(e.binary(op::multiply, so_far, value), type)
                 : e.call(e.keep(fmt::format("math::multiply<{}>", spelled)), {so_far, value}, type);
@@ -507,8 +508,7 @@ void variance(emitter& base, const node& n) {
   const expression sum = reduce_row(e, operation::aten_sum, type, x.shape, r, at, elements_of(e, x.n), "sum");
   const expression average = e.define_at(row, "average", e.binary(op::divide, sum, count));
   const auto squares = [&](index_span i) {
-    const expression centered =
-        e.define_at(e.level_of(i), "centered", e.binary(op::subtract, e.cast(e.element(x.n, i), type), average));
+    const expression centered = e.define_at(e.level_of(i), "centered", e.binary(op::subtract, e.cast(e.element(x.n, i), type), average));
     const expression valid = e.validity(x.shape, i);
     const expression square = e.binary(op::multiply, centered, centered);
     return valid == codegen::no_expression ? square : e.typed(e.select(valid, square, e.real(0, type)), type);

@@ -35,9 +35,7 @@ node_id tile_operand(cpu_emitter& e, std::size_t i) {
 void pass(cpu_emitter& e, expression value) { e.set_value(e.current, value); }
 
 /// Index arithmetic of a view, kept in a variable of the loop that it belongs to.
-expression computed_index(cpu_emitter& e, expression value) {
-  return e.define_at(e.level_of(value), "index", e.mark_non_negative(value));
-}
+expression computed_index(cpu_emitter& e, expression value) { return e.define_at(e.level_of(value), "index", e.mark_non_negative(value)); }
 
 bool same_dimension(const dimension& a, const dimension& b) {
   if (a.block >= 0 || b.block >= 0) return a.block == b.block;
@@ -166,7 +164,8 @@ expression picked(cpu_emitter& e, std::span<const argument> parts, expression wh
   expression value = e.cast(element_of(e, parts.back(), at, shape), type);
   for (std::size_t i = parts.size() - 1; i-- > 0;)
     value = e.typed(e.select(e.binary(op::equal, which, e.whole(static_cast<std::int64_t>(i))),
-                             e.cast(element_of(e, parts[i], at, shape), type), value), type);
+                             e.cast(element_of(e, parts[i], at, shape), type), value),
+                    type);
   return value;
 }
 
@@ -214,7 +213,8 @@ void cat(emitter& base, const node&) {
     const expression last = e.binary(op::subtract, e.binary(op::subtract, starts[i + 1], starts[i]), e.whole(1));
     at[axis] = computed_index(e, e.call("std::clamp<std::int64_t>", {own, e.zero(), last}, dtype::i64));
     const expression part = e.cast(e.element(parts[i].node, at), type);
-    value = value == codegen::no_expression ? part : e.typed(e.select(e.binary(op::less, e.lane()[axis], starts[i + 1]), part, value), type);
+    value =
+        value == codegen::no_expression ? part : e.typed(e.select(e.binary(op::less, e.lane()[axis], starts[i + 1]), part, value), type);
   }
   e.result(value);
 }
@@ -269,7 +269,8 @@ void float4_of_sixteen(cpu_emitter& e, node_id from, std::int64_t which) {
   const std::span<const dimension> shape = e.shape_of(e.current);
   const expression offset = e.cast(element_of(e, arguments[1], e.lane(), shape), dtype::i64);
   const expression place = e.binary(op::add, e.binary(op::multiply, offset, e.whole(8)), e.whole(which / 2));
-  const expression byte = e.typed(e.subscript(e.tensor_value(tensor), {place}), e.source->tensors[static_cast<std::size_t>(tensor)].element);
+  const expression byte =
+      e.typed(e.subscript(e.tensor_value(tensor), {place}), e.source->tensors[static_cast<std::size_t>(tensor)].element);
   expression value = e.call("math::float4", {byte, e.whole(which % 2)}, dtype::f32);
   if (arguments.size() > 2 && arguments[2].what != argument::kind::none)
     value = e.typed(e.select(element_of(e, arguments[2], e.lane(), shape), value, e.real(0)), dtype::f32);

@@ -1,0 +1,24 @@
+// expected-no-diagnostics
+#include <cstdint>
+import muster.registry;
+
+enum class op : std::uint16_t { load, store, dot, softcap, again };
+using handler = void();
+void softcap_one();
+void softcap_two();
+
+constexpr muster::operation_set<op> operations{{{op::load, "load"}, {op::store, "store"}, {op::dot, "dot"}}};
+namespace one {
+constexpr muster::operation_entry<op> entries[] = {{op::softcap, "softcap"}};
+constexpr muster::handler_row<op, handler> rows[] = {{op::softcap, softcap_one}};
+} // namespace one
+namespace two {
+constexpr muster::operation_entry<op> entries[] = {{op::again, "again"}};
+constexpr muster::handler_row<op, handler> rows[] = {{op::again, softcap_two}};
+} // namespace two
+
+constexpr auto both = muster::extended<operations, one::entries, two::entries>();
+constexpr muster::backend<op, handler> triton{.name = "triton", .parts = muster::merged<one::rows, two::rows>};
+constexpr auto registry = muster::compose<both, triton>();
+static_assert(registry.find("triton", "softcap") == softcap_one && registry.find("triton", "again") == softcap_two);
+static_assert(muster::fingerprint(operations) != muster::fingerprint(both));

@@ -1,0 +1,20 @@
+#include <cstdint>
+import muster.registry;
+
+enum class op : std::uint16_t { load, store, dot, softcap, again };
+using handler = void();
+void softcap_one();
+void softcap_two();
+
+constexpr muster::operation_set<op> operations{{{op::load, "load"}, {op::store, "store"}, {op::dot, "dot"}}};
+namespace one {
+constexpr muster::operation_entry<op> entries[] = {{op::softcap, "softcap"}};
+constexpr muster::handler_row<op, handler> rows[] = {{op::softcap, softcap_one}};
+} // namespace one
+namespace two {
+constexpr muster::operation_entry<op> entries[] = {{op::again, "softcap"}};
+constexpr muster::handler_row<op, handler> rows[] = {{op::again, softcap_two}};
+} // namespace two
+
+// expected-error-re@*:* {{extensions_add_different_operations<one::entries, two::entries, {{.*}}{"softcap"}>::value}}
+constexpr auto both = muster::extended<operations, one::entries, two::entries>();
