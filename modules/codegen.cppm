@@ -1,5 +1,6 @@
 module;
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -504,6 +505,7 @@ public:
   [[nodiscard]] expression mark_non_negative(expression e); ///< the same expression, known to be at least 0
   [[nodiscard]] bool is_zero(expression e) const noexcept; ///< a literal 0 (negative zero is not)
   [[nodiscard]] expression typed(expression e, dtype as); ///< the same expression, known to have that type
+  [[nodiscard]] expression untyped(expression e); ///< the same expression, known to be no number: a pointer
   /// Converts; nothing where the type already is that one. Literals are converted exactly.
   [[nodiscard]] expression cast(expression e, dtype to);
   /// A function that the dialect spells. Throws BackendUnsupported where it has none.
@@ -619,6 +621,16 @@ public:
   [[nodiscard]] bool is_empty(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].first == no_statement; }
 
   std::string_view keep(std::string_view text); ///< a copy that lives until reset
+  // What is stored as a view may not come from a temporary: `keep` it first.
+  template <std::same_as<std::string> S> std::string_view unique_name(S&&) = delete;
+  template <std::same_as<std::string> S> void reserve_name(S&&) = delete;
+  template <std::same_as<std::string> S> variable new_variable(S&&, std::optional<dtype> = {}) = delete;
+  template <std::same_as<std::string> S> variable new_parameter(S&&, std::optional<dtype> = {}) = delete;
+  template <std::same_as<std::string> S> expression define(S&&, expression) = delete;
+  template <std::same_as<std::string> S> expression text(S&&) = delete;
+  template <std::same_as<std::string> S> expression string(S&&) = delete;
+  template <std::same_as<std::string> S> statement comment(S&&) = delete;
+  template <std::same_as<std::string> S> statement verbatim(S&&) = delete;
   template <class... Parts> std::string_view keep_joined(const Parts&... parts) {
     scratch_.clear();
     (scratch_.append(parts), ...);

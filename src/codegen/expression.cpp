@@ -174,6 +174,11 @@ expression emitter::subscript(expression object, std::initializer_list<expressio
 expression emitter::tuple(std::span<const expression> items) { return push({.what = expression_kind::tuple}, items); }
 expression emitter::list(std::span<const expression> items) { return push({.what = expression_kind::list}, items); }
 
+expression emitter::untyped(expression e) {
+  expressions_[static_cast<std::size_t>(e)].typed = false;
+  return e;
+}
+
 expression emitter::typed(expression e, dtype as) {
   expression_node n = at(e);
   if (n.typed && n.type == as && !n.weak) return e;

@@ -318,9 +318,8 @@ private:
     const codegen::body inside = e_.root_body();
     root_function f;
     f.phase = r.phase;
-    f.name = std::string(e_.unique_name(plan_.roots.size() == 1
-                                            ? fmt::format("{}_tile", d_.kernel)
-                                            : fmt::format("{}_{}", d_.kernel, d_.graphs[static_cast<std::size_t>(r.graph)].name)));
+    const std::string_view what = plan_.roots.size() == 1 ? "tile" : d_.graphs[static_cast<std::size_t>(r.graph)].name;
+    f.name = std::string(e_.unique_name(e_.keep(fmt::format("{}_{}", d_.kernel, what))));
     {
       const auto guard = e_.into(inside);
       open_grid(r);

@@ -92,11 +92,17 @@ public:
     read_once();
     access a;
     a.rank = rank_;
+    // What all lanes share moves the pointer, once; what differs between lanes is summed as offsets, which are narrower.
+    expression shared = codegen::no_expression;
     expression offset = codegen::no_expression;
+    const auto add_to = [&](expression& sum, expression term) {
+      sum = sum == codegen::no_expression ? term : e_.binary(op::add, sum, term);
+    };
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       const expression term = term_of(i);
       if (term == codegen::no_expression) continue;
-      offset = offset == codegen::no_expression ? term : e_.binary(op::add, offset, term);
+      const bool is_shared = parts_[i].what == index_part::kind::scalar || (is_single_lane(parts_[i]) && spans_tile(i));
+      add_to(is_shared ? shared : offset, term);
     }
     for (const index_part& p : parts_) add_mask(p);
     if (extra_mask != codegen::no_expression) and_mask(extra_mask);
@@ -105,11 +111,12 @@ public:
     // Lanes that all read one element still need addresses of their own, where some of them are masked.
     if (repeats_ && mask_ != codegen::no_expression && shape_.size() == rank_) {
       const expression zeros = e_.call("tl.zeros", {e_.shape_list(shape_), e_.dtype_name(dtype::i32)}, dtype::i32);
-      offset = offset == codegen::no_expression ? zeros : e_.binary(op::add, offset, zeros);
+      add_to(offset, zeros);
     }
-    const expression base = e_.tensor_value(tensor_);
-    const bool nothing = offset == codegen::no_expression || e_.integer_literal(offset) == std::optional<std::int64_t>(0);
-    a.pointer = nothing ? base : e_.binary(op::add, base, offset);
+    a.pointer = e_.tensor_value(tensor_);
+    for (const expression by : {shared, offset})
+      if (by != codegen::no_expression && e_.integer_literal(by) != std::optional<std::int64_t>(0))
+        a.pointer = e_.untyped(e_.binary(op::add, a.pointer, by));
     return a;
   }
 

@@ -96,7 +96,7 @@ constexpr std::array<std::string_view, codegen::intrinsic_count> functions = [] 
   set(intrinsic::sinh, "libdevice.sinh");
   set(intrinsic::sqrt, "tl.sqrt_rn");
   set(intrinsic::tan, "libdevice.tan");
-  set(intrinsic::tanh, "libdevice.tanh");
+  set(intrinsic::tanh, "_tanh");
   set(intrinsic::trunc, "_trunc");
   set(intrinsic::fma, "tl.fma");
   set(intrinsic::floor_divide, "_floor_divide");
@@ -115,13 +115,22 @@ struct module_function {
 };
 
 // Triton's // and % round towards zero.
-constexpr std::array<module_function, 11> module_functions{{
+constexpr std::array<module_function, 12> module_functions{{
     {"_floor_divide", "@triton.jit\ndef _floor_divide(a, b):\n    quotient = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < "
                       "0)), quotient - 1, quotient)\n"},
     {"_floor_modulo", "@triton.jit\ndef _floor_modulo(a, b):\n    remainder = a % b\n    return tl.where((remainder != 0) & ((remainder < "
                       "0) != (b < 0)), remainder + b, remainder)\n"},
     {"_trunc_divide", "@triton.jit\ndef _trunc_divide(a, b):\n    return a // b\n"},
     {"_trunc_modulo", "@triton.jit\ndef _trunc_modulo(a, b):\n    return a % b\n"},
+    {"_tanh", "@triton.jit\ndef _tanh(x):\n"
+              "    if x.dtype == tl.float64:\n"
+              "        return libdevice.tanh(x)\n"
+              "    # Near 0 the difference would cancel: a polynomial instead.\n"
+              "    s = x * x\n"
+              "    near = ((((-5.70498872745e-3 * s + 2.06390887954e-2) * s - 5.37397155531e-2) * s + 1.33314422036e-1) * s - "
+              "3.33332819422e-1) * s * x + x\n"
+              "    far = 1.0 - 2.0 / (tl.exp2(2.885390082 * x) + 1.0)\n"
+              "    return tl.where(tl.abs(x) < 0.625, near, far)\n"},
     {"_trunc", "@triton.jit\ndef _trunc(x):\n    return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))\n"},
     {"_maximum", "@triton.jit\ndef _maximum(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
     {"_minimum", "@triton.jit\ndef _minimum(a, b):\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)\n"},
@@ -468,7 +477,7 @@ private:
       for (std::size_t i = 0; i < module_functions.size(); ++i)
         if (module_functions[i].name == word) functions_in_use_[i] = true;
     }
-    uses_libdevice_ = uses_libdevice_ || text.find("libdevice.") != std::string_view::npos;
+    uses_libdevice_ = uses_libdevice_ || text.find("libdevice.") != std::string_view::npos || text.find("_tanh(") != std::string_view::npos;
   }
 
   void write_imports() {
