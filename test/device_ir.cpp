@@ -233,6 +233,17 @@ TEST_CASE("device_ir: line ends, blank lines, a byte order mark and a missing la
   CHECK(equal(d, parse(std::string_view(text).substr(0, text.size() - 1))));
 }
 
+TEST_CASE("device_ir: what a graph's result is annotated with means nothing") {
+  const std::string text = documents::read(documents::own().front());
+  std::string annotated = text;
+  const std::size_t end = annotated.find("):\n");
+  REQUIRE(end != std::string::npos);
+  annotated.insert(end + 1, " -> _tuple_torch_Tensor_torch_Tensor_");
+  CHECK(equal(parse(text), parse(annotated)));
+  annotated.insert(end + 4, ">");
+  CHECK_THROWS_AS((void)parse(annotated), muster::DeviceIRError);
+}
+
 TEST_CASE("device_ir: a document is reused, and empty after a fault") {
   const auto files = documents::own();
   document d;

@@ -751,6 +751,15 @@ private:
     return id;
   }
 
+  /// `-> name`, which some versions of the exporter write behind a helper's parameters, says nothing that the graph does not.
+  void skip_result_annotation() {
+    skip_blanks();
+    if (!accept('-')) return;
+    expect('>');
+    skip_blanks();
+    (void)expect_name("the name of a result's type");
+  }
+
   range read_parameters() {
     range parameters{static_cast<std::uint32_t>(d_.nodes.size()), 0};
     expect('(');
@@ -771,6 +780,7 @@ private:
       ++parameters.count;
       skip_blanks();
     }
+    skip_result_annotation();
     expect(':');
     expect_end_of_line();
     return parameters;
