@@ -663,40 +663,77 @@ constexpr std::array includes{
     include{"<vector>", {"std::vector"}},
 };
 
-/// Whether `name` stands in `code` as it is: `float16` is not in `bfloat16`.
-bool names(std::string_view code, std::string_view name) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
-  for (std::size_t at = code.find(name); at != std::string_view::npos; at = code.find(name, at + 1)) {
-    const std::size_t end = at + name.size();
-    if (at > 0 && (letter(code[at - 1]) || code[at - 1] == ':')) continue;
-    if (end < code.size() && letter(name.back()) && letter(code[end])) continue;
-    return true;
-  }
-  return false;
+/// A helper's name as it is looked up: `math::exp(` is the name `math::exp` with a parenthesis behind it.
+struct entry {
+  std::string_view word;
+  char behind = 0; ///< what must follow, or 0
+  std::size_t helper = 0;
+};
+
+constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+constexpr entry entry_of(std::string_view name, std::size_t helper) {
+  if (is_letter(name.back())) return {name, 0, helper};
+  return {name.substr(0, name.size() - 1), name.back(), helper};
 }
 
-/// Inside their namespace helpers name each other without it. Comments name nothing.
-bool names_helper(std::string_view text, const helper& h) {
-  const std::string_view own = h.scope.empty() ? h.name : h.name.substr(h.scope.size() + 2);
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    const std::string_view code = line.substr(0, line.find("//"));
-    if (names(code, h.name) || names(code, own)) return true;
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
+/// Every helper by its whole name, and by its name inside of its namespace, in order of the words.
+constexpr auto index = [] {
+  std::array<entry, 2 * helpers.size()> all{};
+  for (std::size_t i = 0; i < helpers.size(); ++i) {
+    const helper& h = helpers[i];
+    all[2 * i] = entry_of(h.name, i);
+    all[2 * i + 1] = entry_of(h.scope.empty() ? h.name : h.name.substr(h.scope.size() + 2), i);
   }
-  return false;
+  std::sort(all.begin(), all.end(), [](const entry& x, const entry& y) { return x.word < y.word; });
+  return all;
+}();
+
+using helper_set = std::array<bool, helpers.size()>;
+
+/// Marks the helpers below `end` that `code` names; in a helper's own text (`inside`) without their namespace too. Comments
+/// name nothing.
+void mark_names(std::string_view code, bool inside, std::size_t end, helper_set& used) {
+  for (std::size_t at = 0; at < code.size();) {
+    if (code[at] == '/' && code.substr(at).starts_with("//")) {
+      at = std::min(code.size(), code.find('\n', at));
+      continue;
+    }
+    if (!is_letter(code[at])) {
+      ++at;
+      continue;
+    }
+    const std::size_t first = at;
+    while (at < code.size() &&
+           (is_letter(code[at]) || (code.substr(at).starts_with("::") && at + 2 < code.size() && is_letter(code[at + 2]))))
+      at += is_letter(code[at]) ? 1 : 2;
+    if (first > 0 && code[first - 1] == ':') continue; // of another scope
+    const std::string_view word = code.substr(first, at - first);
+    for (auto e = std::lower_bound(index.begin(), index.end(), word, [](const entry& x, std::string_view w) { return x.word < w; });
+         e != index.end() && e->word == word; ++e) {
+      const bool whole = helpers[e->helper].scope.empty() || word.find(':') != std::string_view::npos;
+      const bool fits = e->behind == 0 || (at < code.size() && code[at] == e->behind);
+      if (e->helper < end && fits && (whole || inside)) used[e->helper] = true;
+    }
+  }
+}
+
+/// Marks the headers that `code` needs.
+void mark_includes(std::string_view code, std::array<bool, includes.size()>& needed) {
+  constexpr std::string_view prefix = "std::";
+  for (std::size_t at = code.find(prefix); at != std::string_view::npos; at = code.find(prefix, at + 1))
+    for (std::size_t i = 0; i < includes.size(); ++i)
+      for (const std::string_view name : includes[i].names) needed[i] = needed[i] || (!name.empty() && code.substr(at).starts_with(name));
 }
 
 } // namespace
 
 void append_helpers(const std::string& code, std::string& out) {
-  std::array<bool, helpers.size()> used{};
-  for (std::size_t i = 0; i < helpers.size(); ++i) used[i] = names(code, helpers[i].name);
+  helper_set used{};
+  mark_names(code, false, helpers.size(), used);
   // A helper's own needs stand ahead of it.
-  for (std::size_t i = helpers.size(); i-- > 0;) {
-    if (!used[i]) continue;
-    for (std::size_t j = 0; j < i; ++j) used[j] = used[j] || names_helper(helpers[i].text, helpers[j]);
-  }
+  for (std::size_t i = helpers.size(); i-- > 0;)
+    if (used[i]) mark_names(helpers[i].text, true, i, used);
   std::string text;
   std::string_view scope;
   for (std::size_t i = 0; i < helpers.size(); ++i) {
@@ -709,12 +746,11 @@ void append_helpers(const std::string& code, std::string& out) {
     text += helpers[i].text;
   }
   if (!scope.empty()) ((text += "\n} // namespace ") += scope) += '\n';
-  for (const include& i : includes) {
-    bool needed = false;
-    for (const std::string_view name : i.names)
-      needed = needed || (!name.empty() && (code.find(name) != std::string::npos || text.find(name) != std::string::npos));
-    if (needed) ((out += "#include ") += i.header) += '\n';
-  }
+  std::array<bool, includes.size()> needed{};
+  mark_includes(code, needed);
+  mark_includes(text, needed);
+  for (std::size_t i = 0; i < includes.size(); ++i)
+    if (needed[i]) ((out += "#include ") += includes[i].header) += '\n';
   out += text;
   out += '\n';
 }
