@@ -32,7 +32,8 @@ struct access {
   expression pointer = codegen::no_expression;
   expression mask = codegen::no_expression; ///< `no_expression`: every lane is valid
   std::size_t rank = 0;
-  bool repeats = false; ///< lanes of a dimension of stride 0 share their elements
+  bool repeats = false;  ///< lanes of a dimension of stride 0, or of one element, share their elements
+  bool overlaps = false; ///< several of them are valid
 };
 
 /// A tensor's tiles of one shape, which the launcher describes to the hardware.

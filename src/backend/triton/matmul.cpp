@@ -53,7 +53,10 @@ expression by_broadcast(triton_emitter& e, const product& p, std::size_t rank, d
   right[rank - 2] = e.none();
   const expression a = e.subscript(e.cast(p.a, type), left);
   const expression b = e.subscript(e.cast(p.b, type), right);
-  const expression sum = e.call("tl.sum", {e.binary(op::multiply, a, b), e.integer(static_cast<std::int64_t>(rank) - 1)}, type);
+  // Triton makes a product of a sum of products, and rounds its operands to tf32; a sum of fused ones stays as it is.
+  const bool exact = type == dtype::f32 && e.source->settings.dot_precision != device_ir::precision::tf32;
+  const expression products = exact ? e.call(codegen::intrinsic::fma, {a, b, e.real(0.0)}, type) : e.binary(op::multiply, a, b);
+  const expression sum = e.call("tl.sum", {products, e.integer(static_cast<std::int64_t>(rank) - 1)}, type);
   return p.accumulator == codegen::no_expression ? sum : e.binary(op::add, p.accumulator, sum);
 }
 

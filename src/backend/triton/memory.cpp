@@ -108,6 +108,7 @@ public:
     if (extra_mask != codegen::no_expression) and_mask(extra_mask);
     a.mask = mask_;
     a.repeats = repeats_;
+    a.overlaps = overlaps_;
     // Lanes that all read one element still need addresses of their own, where some of them are masked.
     if (repeats_ && mask_ != codegen::no_expression && shape_.size() == rank_) {
       const expression zeros = e_.call("tl.zeros", {e_.shape_list(shape_), e_.dtype_name(dtype::i32)}, dtype::i32);
@@ -132,7 +133,8 @@ private:
   std::size_t tensor_first_ = 0; ///< where the dimensions of tensor indices begin
   std::size_t tensor_rank_ = 0;
   expression mask_ = codegen::no_expression;
-  bool repeats_ = false; ///< a dimension of stride 0 has lanes
+  bool repeats_ = false;  ///< a dimension of stride 0, or of one element, has lanes
+  bool overlaps_ = false; ///< and several of them are valid
   std::vector<std::int32_t> masked_;
 
   expression stride(std::size_t d) { return e_.stride_of(tensor_, d); }
@@ -263,7 +265,10 @@ private:
     const expression by = stride(storage_dimension_[i]);
     expression value = p.value;
     if (e_.integer_literal(by) == std::optional<std::int64_t>(0)) {
-      repeats_ = repeats_ || (p.what != index_part::kind::scalar && !is_single_lane(p));
+      const bool has_lanes =
+          p.what != index_part::kind::scalar && !is_single_lane(p) && !(p.what == index_part::kind::whole && p.size == 1);
+      repeats_ = repeats_ || has_lanes;
+      overlaps_ = overlaps_ || (has_lanes && !masks_all_but_one(p));
       return codegen::no_expression;
     }
     if (is_single_lane(p) && spans_tile(i)) return single_lane(p, by);
@@ -282,6 +287,12 @@ private:
   /// A tile of one lane is at its offset: a scalar, where another index gives the access its shape.
   bool is_single_lane(const index_part& p) const {
     return p.what == index_part::kind::block && e_.plan->blocks[static_cast<std::size_t>(p.block)].block_size == 1;
+  }
+
+  /// Whether of a tile's lanes only the first is valid.
+  bool masks_all_but_one(const index_part& p) const {
+    const codegen::block_plan* const b = e_.plan->find_block(p.block);
+    return p.what == index_part::kind::block && b != nullptr && b->mask && b->constant_extent == std::optional<std::int64_t>(1);
   }
 
   /// Whether an index other than `i` is a tile that is shaped to the whole access.
@@ -499,7 +510,7 @@ void store(emitter& base, const node&) {
   access_builder builder(e, tensor, index_list(e, 1), value_shape(e, 2));
   if (store_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 3));
-  if (a.repeats) e.unsupported("a store to a tensor that repeats its elements (stride 0)");
+  if (a.overlaps) e.unsupported("a store of several lanes to one element of a tensor that repeats its elements (stride 0)");
   std::vector<expression> arguments{a.pointer, e.cast(e.operand(2), e.source->tensors[static_cast<std::size_t>(tensor)].element)};
   if (a.mask != codegen::no_expression) arguments.push_back(a.mask);
   e.evaluate(e.call("tl.store", arguments));

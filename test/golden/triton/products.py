@@ -17,7 +17,7 @@ def products_kernel(a, b, c, d, e, f, narrow, out, whole):
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
     load = tl.load(a + (indices_0[:, None] * 8 + indices_1[None, :]))
     load_1 = tl.load(b + (indices_1[:, None] * 32 + indices_2[None, :]))
-    small = tl.sum(load[:, :, None] * load_1[None, :, :], 1)
+    small = tl.sum(tl.fma(load[:, :, None], load_1[None, :, :], 0.0), 1)
     load_2 = tl.load(c + (indices_0[:, None] * 64 + indices_3[None, :]))
     load_3 = tl.load(d + (indices_3[:, None] * 32 + indices_2[None, :]))
     ieee = tl.dot(load_2, load_3, small, input_precision="ieee")
