@@ -796,7 +796,8 @@ private:
 
   void plan_masks() {
     for (block_plan& b : plan_.blocks) {
-      b.mask = true;
+      b.mask = b.role != block_role::unused; // lanes of no loop and no grid are all there
+      if (!b.mask) continue;
       if (b.jagged) continue;
       if (b.block_size == 1) b.mask = b.constant_extent == 0; // one lane of no positions
       else if (b.block_size > 1 && b.extent != symbolic::no_expression && d_.symbols.divisible(b.extent, b.block_size)) b.mask = false;
