@@ -185,6 +185,16 @@ TEST_SUITE("codegen: expressions") {
     }
   }
 
+  TEST_CASE("C: a bitwise test of a choice has parentheses, since compilers ask for them") {
+    workbench w(cpu_target);
+    const expression a = w.parameter("a", dtype::b8);
+    const expression b = w.parameter("b", dtype::b8);
+    const expression x = w.parameter("x", dtype::f32);
+    const expression y = w.parameter("y", dtype::f32);
+    CHECK(w.text(w.e.select(w.e.binary(op::bit_and, a, b), x, y)) == "(a & b) ? x : y");
+    CHECK(w.text(w.e.select(w.e.binary(op::less, x, y), x, y)) == "x < y ? x : y");
+  }
+
   TEST_CASE("unary minus and powers") {
     workbench w(triton_target);
     const expression a = w.parameter("a", dtype::f32);

@@ -254,7 +254,10 @@ private:
   void print_select(std::span<const expression> parts, std::uint8_t level) {
     const std::uint8_t inner = static_cast<std::uint8_t>(level + 1);
     if (c_) {
-      print(parts[0], inner);
+      const expression_node& test = emitter_.at(parts[0]);
+      const bool asked_for =
+          test.what == expression_kind::operation && is_bitwise(test.operation) && emitter_.operands(parts[0]).size() == 2;
+      print(parts[0], asked_for ? postfix : inner); // compilers ask for parentheses
       out_ += " ? ";
       print(parts[1], inner);
       out_ += " : ";

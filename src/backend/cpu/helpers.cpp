@@ -535,10 +535,10 @@ template <class T> void sort(std::int64_t count, T* values, std::int64_t* positi
     }
   };
   const std::vector<T> unsorted(values, values + count);
-  std::stable_sort(positions, positions + count, [&](std::int64_t i, std::int64_t j) {
-    const T a = unsorted[static_cast<std::size_t>(i)];
-    const T b = unsorted[static_cast<std::size_t>(j)];
-    return descending ? less(b, a) : less(a, b);
+  std::sort(positions, positions + count, [&](std::int64_t i, std::int64_t j) {
+    const T a = unsorted[static_cast<std::size_t>(descending ? j : i)];
+    const T b = unsorted[static_cast<std::size_t>(descending ? i : j)];
+    return less(a, b) || (!less(b, a) && i < j); // equals stay in order
   });
   for (std::int64_t i = 0; i < count; ++i) values[i] = unsorted[static_cast<std::size_t>(positions[i])];
 }
@@ -648,7 +648,7 @@ struct include {
 };
 
 constexpr std::array includes{
-    include{"<algorithm>", {"std::min", "std::max<", "std::clamp", "std::stable_sort"}},
+    include{"<algorithm>", {"std::min", "std::max<", "std::clamp", "std::sort"}},
     include{"<atomic>", {"std::atomic"}},
     include{"<bit>", {"std::bit_cast"}},
     include{"<cmath>", {"std::f", "std::exp", "std::log", "std::sqrt", "std::", ""}},

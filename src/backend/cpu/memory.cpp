@@ -133,11 +133,17 @@ private:
     return n && n->is_integer ? n->integer : 0;
   }
 
-  /// Which dimensions of the access each index gives; all tensor indices share theirs.
+  /// Which dimensions of the access each index gives. Tensor indices broadcast together, or have dimensions of their own each:
+  /// the value's rank says it, and where the value is a scalar, one-dimensional ones have.
   void place(std::span<const dimension> value) {
     std::size_t tensor_rank = 0;
-    for (const index_part& p : parts_)
+    std::size_t rank_apart = 0;
+    for (const index_part& p : parts_) {
       if (p.what == index_part::kind::tensor) tensor_rank = std::max(tensor_rank, e_.shape_of(p.tensor).size());
+      if (p.what == index_part::kind::tensor) rank_apart += e_.shape_of(p.tensor).size();
+      else if (p.what != index_part::kind::scalar) ++rank_apart;
+    }
+    const bool apart = value.empty() ? tensor_rank == 1 : value.size() == rank_apart;
     std::size_t tensor_first = 0;
     bool placed = false;
     for (index_part& p : parts_) {
@@ -148,14 +154,15 @@ private:
         continue;
       }
       const std::span<const dimension> own = e_.shape_of(p.tensor);
-      if (!placed) {
+      const std::size_t rank = apart ? own.size() : tensor_rank;
+      if (apart || !placed) {
         tensor_first = shape_.size();
         dimension one;
         one.size = 1;
-        shape_.resize(shape_.size() + tensor_rank, one);
+        shape_.resize(shape_.size() + rank, one);
         placed = true;
       }
-      p.first_dimension = tensor_first + tensor_rank - own.size();
+      p.first_dimension = tensor_first + rank - own.size();
       for (std::size_t d = 0; d < own.size(); ++d)
         if (dimension& to = shape_[p.first_dimension + d]; to.size == 1 && to.block < 0) to = own[d];
     }
