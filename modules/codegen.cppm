@@ -3,7 +3,6 @@ module;
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -690,12 +689,18 @@ private:
   std::vector<body_node> bodies_;
   std::vector<variable_node> variables_;
   std::vector<statement> pending_; ///< of mark_live
-  std::deque<std::string> kept_;
+  struct text_block {
+    std::unique_ptr<char[]> text;
+    std::size_t size = 0;
+  };
+  std::vector<text_block> kept_; ///< what `keep` copied; reused from one kernel to the next
+  std::size_t kept_block_ = 0; ///< the block that is being filled
+  std::size_t kept_used_ = 0; ///< its characters in use
   std::string scratch_;
   body body_ = no_body;
   statement insert_after_ = no_statement; ///< with `ahead_`: where `ahead_of` puts the next
   bool ahead_ = false;
-  struct names;
+  class names;
   std::unique_ptr<names> names_;
   registry_view<muster::operation, void(emitter&, const node&)> registry_{};
   backend_id backend_{};

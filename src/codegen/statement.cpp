@@ -1,22 +1,130 @@
 module;
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 module muster.codegen;
 
 namespace muster::codegen {
 
-/// The names in use, and for each base name the next number to try.
-struct emitter::names {
-  std::unordered_map<std::string_view, std::uint32_t> next;
+/// The names in use, and for each base name the next number to try. An open table that is emptied at once: what was put
+/// there for an earlier kernel counts as empty. The dialect's reserved words stay in it.
+class emitter::names {
+public:
+  /// Forgets every name but the dialect's reserved words.
+  void start(const dialect& language) {
+    if (reserved_of_ != &language) {
+      reserved_of_ = &language;
+      slots_.assign(std::bit_ceil(4 * (language.reserved.size() + 64)), {});
+      now_ = 1; // of no kernel: what no slot has
+      for (const std::string_view word : language.reserved) {
+        slot& s = place_of(word);
+        s = {.name = word, .kernel = 0, .taken = true, .reserved = true};
+      }
+    }
+    ++now_;
+    used_ = language.reserved.size();
+  }
+
+  /// Takes a name; false where it was taken, or is a reserved word.
+  bool take(std::string_view name) {
+    slot& s = of(name);
+    if (s.taken) return false;
+    s.taken = true;
+    s.next = 1;
+    return true;
+  }
+
+  /// The next number of a base name, which is taken with it.
+  std::uint32_t next_number(std::string_view base) {
+    slot& s = of(base);
+    s.taken = true;
+    return s.next++;
+  }
+
+  void release(std::string_view name) {
+    slot& s = of(name);
+    s.taken = false;
+    s.next = 1;
+  }
+
+private:
+  struct slot {
+    std::string_view name;
+    std::uint64_t kernel = 0; ///< the slot is of this kernel, or empty unless its name is reserved
+    std::uint32_t next = 1;
+    bool taken = false;
+    bool reserved = false;
+  };
+  std::vector<slot> slots_;
+  std::size_t used_ = 0;
+  std::uint64_t now_ = 0;
+  const dialect* reserved_of_ = nullptr;
+
+  template <class Word> static std::uint64_t word_at(const char* from) {
+    Word w;
+    std::memcpy(&w, from, sizeof w);
+    return w;
+  }
+
+  static std::uint64_t hash(std::string_view name) {
+    const char* const first = name.data();
+    const std::size_t size = name.size();
+    std::uint64_t h = size;
+    const auto mix = [&](std::uint64_t w) {
+      h = (h ^ w) * 0x9E3779B97F4A7C15U;
+      h ^= h >> 32U;
+    };
+    if (size >= 8) {
+      for (std::size_t at = 0; at + 8 <= size; at += 8) mix(word_at<std::uint64_t>(first + at));
+      if (size % 8 != 0) mix(word_at<std::uint64_t>(first + size - 8));
+    } else if (size >= 4) {
+      mix(word_at<std::uint32_t>(first) | word_at<std::uint32_t>(first + size - 4) << 32U);
+    } else {
+      for (const char c : name) mix(static_cast<unsigned char>(c));
+    }
+    return h;
+  }
+
+  bool is_empty(const slot& s) const { return !s.reserved && s.kernel != now_; }
+
+  /// Where a name is, or would be put.
+  slot& place_of(std::string_view name) {
+    std::size_t at = hash(name) & (slots_.size() - 1);
+    while (!is_empty(slots_[at]) && slots_[at].name != name) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+
+  slot& of(std::string_view name) {
+    slot* s = &place_of(name);
+    if (is_empty(*s)) {
+      if (2 * (used_ + 1) > slots_.size()) {
+        grow();
+        s = &place_of(name);
+      }
+      ++used_;
+      *s = {.name = name, .kernel = now_};
+    } else if (s->kernel != now_) { // a reserved word, for the first time in this kernel
+      s->kernel = now_;
+      s->next = 1;
+    }
+    return *s;
+  }
+
+  void grow() {
+    std::vector<slot> old(2 * slots_.size());
+    old.swap(slots_);
+    for (const bool reserved : {true, false}) // what stays comes first in every chain
+      for (const slot& s : old)
+        if (s.reserved == reserved && !is_empty(s)) place_of(s.name) = s;
+  }
 };
 
 emitter::emitter() : names_(std::make_unique<names>()) {}
@@ -43,14 +151,29 @@ void emitter::reset(const kernel_plan& p, const codegen::target& t, registry_vie
   statements_.clear();
   bodies_.clear();
   variables_.clear();
-  kept_.clear();
-  names_->next.clear();
+  kept_block_ = 0;
+  kept_used_ = 0;
+  names_->start(*language);
   notes.clear();
   ahead_ = false;
   body_ = new_body();
 }
 
-std::string_view emitter::keep(std::string_view text) { return kept_.emplace_back(text); }
+std::string_view emitter::keep(std::string_view text) {
+  constexpr std::size_t block_size = 4096;
+  while (kept_block_ < kept_.size() && kept_[kept_block_].size - kept_used_ < text.size()) {
+    ++kept_block_;
+    kept_used_ = 0;
+  }
+  if (kept_block_ == kept_.size()) {
+    const std::size_t size = std::max(block_size, text.size());
+    kept_.push_back({std::make_unique_for_overwrite<char[]>(size), size});
+  }
+  char* const copy = kept_[kept_block_].text.get() + kept_used_;
+  std::copy(text.begin(), text.end(), copy);
+  kept_used_ += text.size();
+  return {copy, text.size()};
+}
 
 // -- variables
 
@@ -305,31 +428,30 @@ std::string to_identifier(std::string_view name) {
 
 } // namespace
 
-void emitter::reserve_name(std::string_view exact) { names_->next.emplace(exact, 1U); }
+void emitter::reserve_name(std::string_view exact) { (void)names_->take(exact); }
 
 std::string_view emitter::unique_name(std::string_view preferred) {
   const std::string_view wanted = is_plain_identifier(preferred) ? preferred : keep(to_identifier(preferred));
-  const bool reserved = std::binary_search(language->reserved.begin(), language->reserved.end(), wanted);
-  if (!reserved && names_->next.emplace(wanted, 1U).second) return wanted;
+  if (names_->take(wanted)) return wanted;
   const std::string_view base = without_number(wanted);
-  std::uint32_t& number = names_->next.emplace(base, 1U).first->second;
   for (;;) {
-    const std::string_view candidate = keep_joined(base, std::string_view("_"), std::string_view(std::to_string(number++)));
-    if (names_->next.emplace(candidate, 1U).second) return candidate;
+    const std::string_view candidate =
+        keep_joined(base, std::string_view("_"), std::string_view(std::to_string(names_->next_number(base))));
+    if (names_->take(candidate)) return candidate;
   }
 }
 
 void emitter::name_variables(body b) {
   // In C a name ends with its block, and a loop's index with the loop: the next may have it again.
+  const bool names_end = language->language == codegen::language::c;
   std::vector<std::string_view> own;
   const auto give = [&](variable v, std::vector<std::string_view>& scope) {
     if (!at(v).live || !at(v).name.empty()) return;
     at(v).name = unique_name(at(v).preferred);
-    scope.push_back(at(v).name);
+    if (names_end) scope.push_back(at(v).name);
   };
   const auto release = [&](std::span<const std::string_view> scope) {
-    if (language->language != codegen::language::c) return;
-    for (const std::string_view name : scope) names_->next.erase(name);
+    for (const std::string_view name : scope) names_->release(name);
   };
   std::vector<std::string_view> index;
   for (statement s = bodies_[static_cast<std::size_t>(b)].first; s != no_statement; s = at(s).next) {

@@ -2,6 +2,7 @@ module;
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 module muster.backend.cpu;
@@ -689,6 +690,18 @@ constexpr auto index = [] {
   return all;
 }();
 
+/// By first character: the lengths that words of the index have, one bit each. Most words of a kernel are none of them.
+constexpr auto lengths_of = [] {
+  std::array<std::uint64_t, 128> lengths{};
+  for (const entry& e : index) lengths[static_cast<unsigned char>(e.word.front())] |= std::uint64_t{1} << e.word.size();
+  return lengths;
+}();
+static_assert(std::all_of(index.begin(), index.end(), [](const entry& e) { return e.word.size() < 64; }));
+
+bool may_be_helper(std::string_view word) {
+  return word.size() < 64 && (lengths_of[static_cast<unsigned char>(word.front())] >> word.size() & 1U) != 0;
+}
+
 using helper_set = std::array<bool, helpers.size()>;
 
 /// Marks the helpers below `end` that `code` names; in a helper's own text (`inside`) without their namespace too. Comments
@@ -709,6 +722,7 @@ void mark_names(std::string_view code, bool inside, std::size_t end, helper_set&
       at += is_letter(code[at]) ? 1 : 2;
     if (first > 0 && code[first - 1] == ':') continue; // of another scope
     const std::string_view word = code.substr(first, at - first);
+    if (!may_be_helper(word)) continue;
     for (auto e = std::lower_bound(index.begin(), index.end(), word, [](const entry& x, std::string_view w) { return x.word < w; });
          e != index.end() && e->word == word; ++e) {
       const bool whole = helpers[e->helper].scope.empty() || word.find(':') != std::string_view::npos;
@@ -721,9 +735,13 @@ void mark_names(std::string_view code, bool inside, std::size_t end, helper_set&
 /// Marks the headers that `code` needs.
 void mark_includes(std::string_view code, std::array<bool, includes.size()>& needed) {
   constexpr std::string_view prefix = "std::";
-  for (std::size_t at = code.find(prefix); at != std::string_view::npos; at = code.find(prefix, at + 1))
-    for (std::size_t i = 0; i < includes.size(); ++i)
-      for (const std::string_view name : includes[i].names) needed[i] = needed[i] || (!name.empty() && code.substr(at).starts_with(name));
+  for (std::size_t at = code.find(prefix); at != std::string_view::npos; at = code.find(prefix, at + 1)) {
+    const std::string_view rest = code.substr(at);
+    for (std::size_t i = 0; i < includes.size(); ++i) {
+      if (needed[i]) continue;
+      for (const std::string_view name : includes[i].names) needed[i] = needed[i] || (!name.empty() && rest.starts_with(name));
+    }
+  }
 }
 
 } // namespace

@@ -51,7 +51,7 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
 expression triton_emitter::block_size_name(std::int32_t block) {
   const block_plan& b = plan->blocks[at_index(block)];
   if (b.block_size <= 1) return block_size(block);
-  return mark_non_negative(text(keep(fmt::format("_BLOCK_SIZE_{}", block)), plan->index_dtype));
+  return mark_non_negative(text(keep_joined("_BLOCK_SIZE_", std::to_string(block)), plan->index_dtype));
 }
 
 expression triton_emitter::block_size(std::int32_t block) { return emitter::block_size(block); }
@@ -63,8 +63,8 @@ void triton_emitter::open_lanes(std::int32_t block, expression offset, expressio
   t.end = end;
   const expression lanes = call("tl.arange", {integer(0), block_size_name(block)}, dtype::i32);
   const expression sum = integer_literal(offset) && *integer_literal(offset) == 0 ? lanes : binary(op::add, offset, lanes);
-  t.indices = define(keep(fmt::format("indices_{}", block)), mark_non_negative(sum));
-  if (b.mask && !b.jagged) t.mask = define(keep(fmt::format("mask_{}", block)), binary(op::less, t.indices, end));
+  t.indices = define(keep_joined("indices_", std::to_string(block)), mark_non_negative(sum));
+  if (b.mask && !b.jagged) t.mask = define(keep_joined("mask_", std::to_string(block)), binary(op::less, t.indices, end));
   open_tile(block, t);
 }
 
@@ -205,7 +205,7 @@ codegen::body triton_emitter::open_loop(const codegen::loop_plan& loop, std::spa
     const auto guard = into(inside);
     const expression begin = cast(begins[listed], plan->index_dtype);
     const expression end = cast(ends[listed], plan->index_dtype);
-    const codegen::variable v = new_variable(keep(fmt::format("offset_{}", block)), plan->index_dtype);
+    const codegen::variable v = new_variable(keep_joined("offset_", std::to_string(block)), plan->index_dtype);
     at(v).non_negative = true;
     std::vector<expression> arguments{begin, end, steps.empty() ? block_size_name(block) : cast(steps[listed], plan->index_dtype)};
     if (integer_literal(arguments[2]) == std::optional<std::int64_t>(1)) arguments.pop_back();

@@ -391,7 +391,7 @@ private:
     e_.tile(block).id = b.block_size == 1 ? offset : id;
   }
 
-  std::string_view fmt_name(std::string_view prefix, std::int32_t number) { return e_.keep(fmt::format("{}{}", prefix, number)); }
+  std::string_view fmt_name(std::string_view prefix, std::int32_t number) { return e_.keep_joined(prefix, std::to_string(number)); }
 
   std::vector<expression> separate_ids(const codegen::root_plan& r) {
     std::vector<expression> ids;
