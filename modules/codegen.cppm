@@ -350,6 +350,7 @@ struct dialect {
   std::array<dtype, device_ir::dtype_count> transcendental{};
   dtype symbol_real = dtype::f32;  ///< the type of a float symbol
   bool promotes_like_torch = true; ///< mixed operand types need no cast where torch would promote the same way
+  bool minus_is_subtraction = false; ///< unary minus of a float is `0 - x` there, which loses the sign of zero
   bool constructs_narrow = false;  ///< a literal of a float narrower than 32 bits is a constructor's call: `float16(0.5f)`
   std::span<const std::string_view> reserved; ///< keywords, builtins and the frame's own names, sorted
 };
@@ -672,6 +673,7 @@ protected:
   const kernel_plan& the_plan() const noexcept { return *plan; }
 
 private:
+  [[nodiscard]] expression floor_of_floats(op o, expression a, expression b);
   [[nodiscard]] expression push_extreme(std::string_view callee, expression a, expression b);
   [[nodiscard]] const argument* repeated(std::size_t i) const noexcept;
   [[nodiscard]] std::string place() const; ///< file:line of the node being lowered

@@ -197,8 +197,8 @@ TEST_SUITE("codegen: expressions") {
 
   TEST_CASE("unary minus and powers") {
     workbench w(triton_target);
-    const expression a = w.parameter("a", dtype::f32);
-    const expression b = w.parameter("b", dtype::f32);
+    const expression a = w.parameter("a", dtype::i32);
+    const expression b = w.parameter("b", dtype::i32);
     CHECK(w.text(w.e.unary(op::negate, w.e.binary(op::multiply, a, b))) == "-(a * b)");
     CHECK(w.text(w.e.binary(op::multiply, w.e.unary(op::negate, a), b)) == "-a * b");
     CHECK(w.text(w.e.binary(op::subtract, a, w.e.unary(op::negate, b))) == "a - -b");

@@ -32,8 +32,20 @@ std::optional<std::int64_t> fold(op o, std::int64_t a, std::int64_t b) {
     return floor_divide(a, b);
   case op::modulo:
     if (b == 0 || b == -1) return b == 0 ? std::nullopt : std::optional<std::int64_t>(0);
-    return a - floor_divide(a, b) * b;
+    r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   default: return std::nullopt;
+  }
+}
+
+/// An integer as a conversion to a narrower type leaves it: modulo 2^bits.
+std::int64_t wrapped(std::int64_t v, dtype to) {
+  switch (to) {
+  case dtype::i32: return static_cast<std::int32_t>(v);
+  case dtype::i16: return static_cast<std::int16_t>(v);
+  case dtype::i8: return static_cast<std::int8_t>(v);
+  case dtype::u8: return static_cast<std::uint8_t>(v);
+  default: return v;
   }
 }
 
@@ -223,6 +235,8 @@ expression emitter::unary(op o, expression a) {
     return integer(-n.integer, n.type);
   if (o == op::negate && n.what == expression_kind::real) return real(-n.real, n.type);
   if (o == op::logical_not && n.what == expression_kind::boolean) return boolean(n.integer == 0);
+  if (o == op::negate && language->minus_is_subtraction && n.typed && device_ir::is_float(n.type))
+    return binary(op::multiply, a, real(-1, n.type));
   return push({.what = expression_kind::operation, .operation = o, .type = o == op::logical_not ? dtype::b8 : n.type, .typed = n.typed},
               std::span<const expression>(&a, 1));
 }
@@ -258,6 +272,7 @@ expression emitter::binary(op o, expression a, expression b) {
     const intrinsic f = o == op::modulo ? intrinsic::floor_modulo : intrinsic::floor_divide;
     if (has(f)) return call(f, {a, b}, type);
   }
+  if (floors && device_ir::is_float(type)) return floor_of_floats(o, cast(a, type), cast(b, type));
   const bool keeps_sign =
       o == op::add || o == op::multiply || o == op::floor_divide || o == op::modulo || o == op::shift_right || o == op::bit_and;
   expression_node n{
@@ -265,6 +280,17 @@ expression emitter::binary(op o, expression a, expression b) {
   n.typed = x.typed || y.typed;
   const expression both[] = {a, b};
   return push(n, both);
+}
+
+/// Of two floats: the quotient rounded down, or the remainder with the divisor's sign.
+expression emitter::floor_of_floats(op o, expression a, expression b) {
+  const dtype type = type_of(b);
+  if (o == op::floor_divide) return call(intrinsic::floor, {binary(op::divide, a, b)}, type);
+  const expression rest = define("remainder", call(intrinsic::fmod, {a, b}, type));
+  const expression zero = real(0, type);
+  const expression wrong_sign = binary(op::logical_and, binary(op::not_equal, rest, zero),
+                                       binary(op::not_equal, binary(op::less, rest, zero), binary(op::less, b, zero)));
+  return select(wrong_sign, binary(op::add, rest, b), rest);
 }
 
 expression emitter::select(expression test, expression a, expression b) {
@@ -308,7 +334,7 @@ expression emitter::cast(expression e, dtype to) {
   case expression_kind::boolean:
   case expression_kind::integer:
     if (to == dtype::b8) return boolean(n.integer != 0);
-    return device_ir::is_float(to) ? real(static_cast<double>(n.integer), to) : integer(n.integer, to);
+    return device_ir::is_float(to) ? real(static_cast<double>(n.integer), to) : integer(wrapped(n.integer, to), to);
   case expression_kind::real:
     if (device_ir::is_float(to)) return real(n.real, to);
     if (to == dtype::b8) return boolean(n.real != 0);

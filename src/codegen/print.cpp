@@ -62,14 +62,14 @@ void append_float(float v, std::string& out) {
 
 /// A string literal that both languages read: escapes for quotes, backslashes and control characters; UTF-8 stays.
 void append_string(std::string_view text, std::string& out) {
-  constexpr std::string_view digits = "0123456789abcdef";
+  constexpr std::string_view digits = "01234567";
   out += '"';
   for (const char c : text) {
     const unsigned char u = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') (out += '\\') += c;
     else if (c == '\n') out += "\\n";
     else if (c == '\t') out += "\\t";
-    else if (u < 0x20) ((out += "\\x") += digits[u >> 4U]) += digits[u & 15U];
+    else if (u < 0x20) (((out += '\\') += '0') += digits[u >> 3U]) += digits[u & 7U]; // three digits: C's \x has no end of its own
     else out += c;
   }
   out += '"';
@@ -146,6 +146,11 @@ private:
     if (parentheses) out_ += '(';
     print(e);
     if (parentheses) out_ += ')';
+  }
+
+  bool starts_with_minus(const expression_node& n) const {
+    if (n.what == expression_kind::operation) return n.operation == op::negate;
+    return precedence(n) == bindings[0].c; // a negative literal
   }
 
   void print_list(std::span<const expression> items, char open, char close) {
@@ -225,9 +230,13 @@ private:
     const binding& b = bindings[static_cast<std::size_t>(n.operation)];
     const std::uint8_t level = precedence(n);
     if (n.operation == op::select) return print_select(parts, level);
+    if (c_ && n.operation == op::power) return print_call(emitter_.language->functions[static_cast<std::size_t>(intrinsic::pow)], parts);
     if (parts.size() == 1) {
       out_ += c_ ? b.c_spelling : b.spelling;
-      print(parts[0], level);
+      // No `--a`: in C it is another operator.
+      const expression_node& operand = emitter_.at(parts[0]);
+      const bool twice = c_ && n.operation == op::negate && starts_with_minus(operand);
+      print(parts[0], twice ? postfix : level);
       return;
     }
     print_side(n.operation, parts[0], level, true, true);

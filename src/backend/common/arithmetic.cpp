@@ -88,23 +88,36 @@ void mul(emitter& e, const node&) {
   e.result(binary_of(e, op::multiply, e.operand(0), e.operand(1), false));
 }
 
-/// floor(x / y) of floats, as torch has it: right where the quotient rounds up to a whole number.
+namespace {
+
+/// Whether fmod's remainder `r` is not 0 and has another sign than the divisor.
+expression has_wrong_sign(emitter& e, expression r, expression y, dtype type) {
+  const expression zero = e.real(0, type);
+  return e.binary(op::bit_and, e.binary(op::not_equal, r, zero),
+                  e.binary(op::not_equal, e.binary(op::less, r, zero), e.binary(op::less, y, zero)));
+}
+
+} // namespace
+
+/// floor(x / y) of floats, as torch has it: right where the quotient rounds up to a whole number, and where y is infinite.
+/// By 0 it is the quotient, and a result of 0 has the quotient's sign.
 expression floor_of_quotient(emitter& e, expression x, expression y, dtype type) {
-  // (x - mod) / y is whole but for rounding, where mod has y's sign.
-  const expression mod = e.define("mod", float_remainder(e, x, y, type));
-  const expression quotient = e.define("quotient", e.binary(op::divide, e.binary(op::subtract, x, mod), y));
-  const expression whole = e.call(intrinsic::round_even, {quotient}, type);
-  const expression by_zero = e.binary(op::divide, x, y);
-  return select(e, e.binary(op::equal, y, e.real(0, type)), by_zero, whole, type);
+  const expression zero = e.real(0, type);
+  const expression r = e.define("remainder", e.call(intrinsic::fmod, {x, y}, type));
+  const expression quotient = e.define("quotient", e.binary(op::divide, x, y));
+  // (x - r) / y is whole but for rounding.
+  const expression whole = e.define("whole", e.call(intrinsic::round_even, {e.binary(op::divide, e.binary(op::subtract, x, r), y)}, type));
+  const expression down =
+      e.define("down", select(e, has_wrong_sign(e, r, y, type), e.binary(op::subtract, whole, e.real(1, type)), whole, type));
+  const expression signed_zero = e.binary(op::multiply, quotient, zero);
+  const expression result = select(e, e.binary(op::equal, down, zero), signed_zero, down, type);
+  return select(e, e.binary(op::equal, y, zero), quotient, result, type);
 }
 
 /// The remainder with the divisor's sign; NaN where the divisor is 0.
 expression float_remainder(emitter& e, expression x, expression y, dtype type) {
   const expression r = e.define("remainder", e.call(intrinsic::fmod, {x, y}, type));
-  const expression zero = e.real(0, type);
-  const expression wrong_sign = e.binary(op::bit_and, e.binary(op::not_equal, r, zero),
-                                         e.binary(op::not_equal, e.binary(op::less, r, zero), e.binary(op::less, y, zero)));
-  return select(e, wrong_sign, e.binary(op::add, r, y), r, type);
+  return select(e, has_wrong_sign(e, r, y, type), e.binary(op::add, r, y), r, type);
 }
 
 expression floor_divided(emitter& e, expression x, expression y, dtype type) {
@@ -149,7 +162,10 @@ void fmod(emitter& e, const node&) {
   e.result(e.call(device_ir::is_float(type) ? intrinsic::fmod : intrinsic::trunc_modulo, {e.cast(x, type), e.cast(y, type)}, type));
 }
 
-void neg(emitter& e, const node&) { e.result(e.unary(op::negate, e.operand(0))); }
+void neg(emitter& e, const node&) {
+  const dtype type = e.language->arithmetic[static_cast<std::size_t>(declared_type(e))];
+  e.result(e.unary(op::negate, e.cast(e.operand(0), type)));
+}
 
 void abs(emitter& e, const node&) {
   const expression x = e.operand(0);

@@ -1,4 +1,6 @@
 module;
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,10 +16,62 @@ using codegen::op;
 using device_ir::argument;
 using device_ir::dtype;
 
+namespace {
+
+/// The type that two literals have in a language without types for them.
+dtype literal_type(const emitter& e, expression a, expression b) {
+  const auto is_narrow = [&](expression x) { return e.at(x).integer == static_cast<std::int32_t>(e.at(x).integer); };
+  if (e.at(a).what == codegen::expression_kind::boolean) return dtype::b8;
+  if (e.at(a).what == codegen::expression_kind::real) return dtype::f32;
+  return is_narrow(a) && is_narrow(b) ? dtype::i32 : dtype::i64;
+}
+
+double largest_of(dtype type) {
+  switch (type) {
+  case dtype::f64: return std::numeric_limits<double>::max();
+  case dtype::f16: return 65504.0;
+  case dtype::bf16: return 3.3895313892515355e38;
+  case dtype::f8e4m3fn: return 448.0;
+  case dtype::f8e5m2: return 57344.0;
+  default: return static_cast<double>(std::numeric_limits<float>::max());
+  }
+}
+
+/// The number of f16 or bf16 that is nearest, halves to even, by way of f32 as torch converts.
+double nearest(double v, dtype type) {
+  const bool half = type == dtype::f16;
+  const int digits = half ? 11 : 8;
+  const int least_exponent = half ? -13 : -125; // of the smallest normal number, as frexp has it
+  const double single = static_cast<double>(static_cast<float>(v));
+  if (single == 0 || !std::isfinite(single)) return single;
+  int exponent = 0;
+  (void)std::frexp(single, &exponent);
+  const int unit = std::max(exponent, least_exponent) - digits;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(single, -unit)), unit);
+  return std::fabs(rounded) > largest_of(type) ? std::copysign(std::numeric_limits<double>::infinity(), v) : rounded;
+}
+
+/// A literal that is compared with a narrow float is one itself, whatever type the comparison is made in.
+expression comparable(emitter& e, expression x, const codegen::expression_node& other) {
+  const codegen::expression_node n = e.at(x);
+  const bool number = n.what == codegen::expression_kind::real || n.what == codegen::expression_kind::integer;
+  if (!number || !n.weak || !other.typed || other.weak || (other.type != dtype::f16 && other.type != dtype::bf16)) return x;
+  return e.real(nearest(n.what == codegen::expression_kind::real ? n.real : static_cast<double>(n.integer), other.type), other.type);
+}
+
+} // namespace
+
 /// `test ? a : b`, elementwise: the dialect's function on tiles, an operator on scalars.
 expression select(emitter& e, expression test, expression a, expression b, dtype type) {
   if (e.at(test).what == codegen::expression_kind::boolean) return e.at(test).integer != 0 ? a : b;
-  if (e.has(intrinsic::where)) return e.call(intrinsic::where, {test, a, b}, type);
+  if (e.has(intrinsic::where)) {
+    // Of two literals the target would make a tile of a type of its own choice.
+    if (e.is_literal(a) && e.is_literal(b) && type != literal_type(e, a, b) && type == e.type_of(e.current)) {
+      if (device_ir::is_float(type) && device_ir::size_of(type) == 1) return e.call(intrinsic::where, {test, a, b}, dtype::f32);
+      a = e.as_tile(e.current, a);
+    }
+    return e.call(intrinsic::where, {test, a, b}, type);
+  }
   return e.typed(e.select(test, a, b), type);
 }
 
@@ -32,8 +86,10 @@ namespace {
 
 /// The common type of two compared operands, and the operands in it. Small floats compare exactly in themselves.
 void compare(emitter& e, op o) {
-  const expression x = e.operand(0);
-  const expression y = e.operand(1);
+  expression x = e.operand(0);
+  expression y = e.operand(1);
+  x = comparable(e, x, e.at(y));
+  y = comparable(e, y, e.at(x));
   const codegen::expression_node a = e.at(x);
   const codegen::expression_node b = e.at(y);
   dtype type = codegen::promote(a.type, b.type);
@@ -188,21 +244,6 @@ void isfinite(emitter& e, const node&) {
   e.result(e.has(intrinsic::isfinite) ? e.call(intrinsic::isfinite, {x}, dtype::b8)
                                       : e.binary(op::less, e.call(intrinsic::abs, {x}, type), infinity(e, type)));
 }
-
-namespace {
-
-double largest_of(dtype type) {
-  switch (type) {
-  case dtype::f64: return std::numeric_limits<double>::max();
-  case dtype::f16: return 65504.0;
-  case dtype::bf16: return 3.3895313892515355e38;
-  case dtype::f8e4m3fn: return 448.0;
-  case dtype::f8e5m2: return 57344.0;
-  default: return static_cast<double>(std::numeric_limits<float>::max());
-  }
-}
-
-} // namespace
 
 void nan_to_num(emitter& e, const node&) {
   expression x = e.operand(0);

@@ -91,7 +91,7 @@ constexpr std::array<std::string_view, codegen::intrinsic_count> functions = [] 
   set(intrinsic::round_even, "libdevice.rint");
   set(intrinsic::rsqrt, "tl.rsqrt");
   set(intrinsic::sigmoid, "tl.sigmoid");
-  set(intrinsic::signbit, "libdevice.signbit");
+  set(intrinsic::signbit, "(libdevice.signbit(*) != 0)");
   set(intrinsic::sin, "tl.sin");
   set(intrinsic::sinh, "libdevice.sinh");
   set(intrinsic::sqrt, "tl.sqrt_rn");
@@ -172,6 +172,7 @@ const codegen::dialect language{
     .transcendental = transcendental,
     .symbol_real = dtype::f32,
     .promotes_like_torch = true,
+    .minus_is_subtraction = true,
     .reserved = reserved,
 };
 

@@ -72,7 +72,7 @@ def pointwise_kernel(x, y, out):
     tl.store(out + 1152 + indices_0, log1p_1)
     log2_1 = tl.log2(positive)
     tl.store(out + 1216 + indices_0, log2_1)
-    neg_1 = -load
+    neg_1 = load * -1.0
     tl.store(out + 1280 + indices_0, neg_1)
     reciprocal_1 = 1.0 / load
     tl.store(out + 1344 + indices_0, reciprocal_1)
@@ -120,9 +120,10 @@ def pointwise_kernel(x, y, out):
     minimum_1 = tl.minimum(load, load_1, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + 2688 + indices_0, minimum_1)
     remainder_2 = libdevice.fmod(load, load_1)
-    mod = tl.where((remainder_2 != 0.0) & ((remainder_2 < 0.0) != (load_1 < 0.0)), remainder_2 + load_1, remainder_2)
-    quotient = (load - mod) / load_1
-    div_1 = tl.where(load_1 == 0.0, load / load_1, libdevice.rint(quotient))
+    quotient = load / load_1
+    whole = libdevice.rint((load - remainder_2) / load_1)
+    down = tl.where((remainder_2 != 0.0) & ((remainder_2 < 0.0) != (load_1 < 0.0)), whole - 1.0, whole)
+    div_1 = tl.where(load_1 == 0.0, quotient, tl.where(down == 0.0, quotient * 0.0, down))
     tl.store(out + 2752 + indices_0, div_1)
     clamp = tl.minimum(tl.maximum(load, -0.5, propagate_nan=tl.PropagateNan.ALL), 0.75, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + 2816 + indices_0, clamp)
