@@ -271,6 +271,150 @@ TEST_SUITE("codegen: expressions") {
     }
   }
 
+  TEST_CASE("unary operators, powers and choices in both languages") {
+    const auto both = [](const auto& build, std::string_view as_python, std::string_view as_c) {
+      for (const codegen::target* target : {&triton_target, &cpu_target}) {
+        workbench w(*target);
+        const expression a = w.parameter("a", dtype::i32);
+        const expression b = w.parameter("b", dtype::i32);
+        CHECK(w.text(build(w.e, a, b)) == (target == &triton_target ? as_python : as_c));
+      }
+    };
+    using E = codegen::emitter;
+    both([](E& e, expression a, expression) { return e.unary(op::negate, e.unary(op::negate, a)); }, "--a", "-(-a)");
+    both([](E& e, expression a, expression) { return e.unary(op::negate, e.unary(op::bit_not, a)); }, "-~a", "-~a");
+    both([](E& e, expression a, expression b) { return e.unary(op::bit_not, e.binary(op::add, a, b)); }, "~(a + b)", "~(a + b)");
+    both([](E& e, expression a, expression b) { return e.binary(op::subtract, a, e.unary(op::negate, b)); }, "a - -b", "a - -b");
+    // `not` binds less tightly than a comparison in Python, `!` more tightly than anything in C.
+    both([](E& e, expression a, expression b) { return e.unary(op::logical_not, e.binary(op::less, a, b)); }, "not a < b", "!(a < b)");
+    both([](E& e, expression a, expression b) { return e.binary(op::equal, e.unary(op::logical_not, a), b); }, "(not a) == b", "!a == b");
+    // A power binds more tightly than a minus on its left, and groups from the right; C has none.
+    both([](E& e, expression a, expression b) { return e.unary(op::negate, e.binary(op::power, a, b)); }, "-a ** b", "-std::pow(a, b)");
+    both([](E& e, expression a, expression b) { return e.binary(op::power, e.binary(op::power, a, b), a); }, "(a ** b) ** a",
+         "std::pow(std::pow(a, b), a)");
+    both([](E& e, expression a, expression b) { return e.binary(op::multiply, e.binary(op::power, a, b), b); }, "a ** b * b",
+         "std::pow(a, b) * b");
+    both([](E& e, expression a, expression b) { return e.select(e.binary(op::less, a, b), a, b); }, "a if a < b else b", "a < b ? a : b");
+    both([](E& e, expression a, expression b) { return e.binary(op::add, e.select(e.binary(op::less, a, b), a, b), a); },
+         "(a if a < b else b) + a", "(a < b ? a : b) + a");
+    both([](E& e, expression a,
+            expression b) { return e.select(e.binary(op::logical_or, e.binary(op::less, a, b), e.binary(op::equal, a, b)), a, b); },
+         "a if a < b or a == b else b", "(a < b) || (a == b) ? a : b");
+    // What can be negative is no operator of the target's where it has to be rounded down.
+    both([](E& e, expression a, expression b) { return e.binary(op::floor_divide, a, b); }, "_floor_divide(a, b)",
+         "math::floor_divide(a, b)");
+    both([](E& e, expression a, expression b) { return e.binary(op::modulo, e.mark_non_negative(a), e.mark_non_negative(b)); }, "a % b",
+         "a % b");
+    both([](E& e, expression a, expression) { return e.binary(op::floor_divide, e.mark_non_negative(a), e.integer(4)); }, "a // 4",
+         "a / 4");
+    both([](E& e, expression a, expression b) { return e.subscript(e.binary(op::add, a, b), {a, e.none()}); }, "(a + b)[a, None]",
+         "(a + b)[a, nullptr]");
+    both([](E& e, expression a, expression) { return e.tuple(std::span<const expression>(&a, 1)); }, "(a,)", "(a,)");
+  }
+
+  TEST_CASE("a floor of floats is a function, in either language") {
+    for (const codegen::target* target : {&triton_target, &cpu_target}) {
+      workbench w(*target);
+      const expression x = w.parameter("x", dtype::f32);
+      const expression y = w.parameter("y", dtype::f32);
+      const bool python = target == &triton_target;
+      CHECK(w.text(w.e.binary(op::floor_divide, x, y)) == (python ? "tl.floor(x / y)" : "std::floor(x / y)"));
+    }
+  }
+
+  TEST_CASE("minus keeps the sign of zero") {
+    workbench python(triton_target);
+    CHECK(python.text(python.e.unary(op::negate, python.parameter("x", dtype::f32))) == "x * -1.0"); // -x is 0.0 - x to Triton
+    CHECK(python.text(python.e.unary(op::negate, python.parameter("i", dtype::i32))) == "-i");
+    CHECK(python.text(python.e.unary(op::negate, python.e.real(0.0))) == "-0.0");
+    workbench c(cpu_target);
+    CHECK(c.text(c.e.unary(op::negate, c.parameter("x", dtype::f32))) == "-x");
+  }
+
+  TEST_CASE("integers at the edges of their types") {
+    workbench c(cpu_target);
+    workbench python(triton_target);
+    const auto both = [&](std::int64_t v, std::string_view as_c) {
+      CAPTURE(v);
+      CHECK(c.text(c.e.integer(v, dtype::i64)) == as_c);
+      CHECK(python.text(python.e.integer(v, dtype::i64)) == std::to_string(v));
+    };
+    both(2147483647, "2147483647");
+    both(2147483648, "2147483648LL");
+    both(-2147483647, "-2147483647");
+    both(-2147483647 - 1, "(-2147483647 - 1)"); // 2147483648 would be a long before its sign
+    both(-2147483649, "-2147483649LL");
+    both(std::numeric_limits<std::int64_t>::max(), "9223372036854775807LL");
+    both(std::numeric_limits<std::int64_t>::min(), "(-9223372036854775807LL - 1)");
+    const auto converted = [&](std::int64_t v, dtype to) { return python.text(python.e.cast(python.e.integer(v, dtype::i64), to)); };
+    CHECK(converted(300, dtype::u8) == "44");
+    CHECK(converted(-1, dtype::u8) == "255");
+    CHECK(converted(128, dtype::i8) == "-128");
+    CHECK(converted(65535, dtype::i16) == "-1");
+    CHECK(converted(2147483648, dtype::i32) == "-2147483648");
+    CHECK(converted(2147483648, dtype::i64) == "2147483648");
+    CHECK(converted(2, dtype::b8) == "True");
+  }
+
+  TEST_CASE("folding is exact, and leaves alone what has no value") {
+    workbench w(triton_target);
+    const auto folded = [&](op o, std::int64_t a, std::int64_t b) {
+      return w.text(w.e.binary(o, w.e.integer(a, dtype::i64), w.e.integer(b, dtype::i64)));
+    };
+    constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+    constexpr std::int64_t highest = std::numeric_limits<std::int64_t>::max();
+    // Python's: the quotient is rounded down, the remainder has the divisor's sign.
+    CHECK(folded(op::floor_divide, 7, 2) == "3");
+    CHECK(folded(op::floor_divide, -7, 2) == "-4");
+    CHECK(folded(op::floor_divide, 7, -2) == "-4");
+    CHECK(folded(op::floor_divide, -7, -2) == "3");
+    CHECK(folded(op::modulo, 7, 2) == "1");
+    CHECK(folded(op::modulo, -7, 2) == "1");
+    CHECK(folded(op::modulo, 7, -2) == "-1");
+    CHECK(folded(op::modulo, -7, -2) == "-1");
+    CHECK(folded(op::modulo, -8, 2) == "0");
+    CHECK(folded(op::modulo, lowest, 3) == "1"); // -2^63 is 1 modulo 3: its quotient times 3 would overflow
+    CHECK(folded(op::modulo, lowest, -1) == "0");
+    CHECK(folded(op::modulo, lowest, highest) == "9223372036854775806");
+    CHECK(folded(op::add, highest, 1) == "9223372036854775807 + 1");
+    CHECK(folded(op::multiply, highest, 2) == "9223372036854775807 * 2");
+    CHECK(folded(op::subtract, lowest, 1) == "-9223372036854775808 - 1");
+    CHECK(folded(op::floor_divide, lowest, -1) == "_floor_divide(-9223372036854775808, -1)");
+    CHECK(folded(op::floor_divide, 1, 0) == "1 // 0");
+    CHECK(folded(op::modulo, -1, 0) == "_floor_modulo(-1, 0)");
+    CHECK(w.text(w.e.select(w.e.boolean(false), w.e.integer(1), w.e.integer(2))) == "2");
+    CHECK(w.text(w.e.binary(op::logical_and, w.e.boolean(true), w.parameter("t", dtype::b8))) == "t");
+    CHECK(w.text(w.e.binary(op::logical_and, w.e.boolean(false), w.parameter("u", dtype::b8))) == "False");
+    CHECK(w.text(w.e.binary(op::logical_or, w.parameter("v", dtype::b8), w.e.boolean(true))) == "True");
+    CHECK(w.text(w.e.least(w.e.integer(3), w.e.integer(-2))) == "-2");
+    CHECK(w.text(w.e.greatest(w.e.integer(3), w.e.integer(-2))) == "3");
+  }
+
+  TEST_CASE("literals of narrow floats, infinities and strings in C") {
+    workbench c(cpu_target);
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    CHECK(c.text(c.e.real(0.5, dtype::f16)) == "float16(0.5f)");
+    CHECK(c.text(c.e.real(-1.0, dtype::bf16)) == "bfloat16(-1.0f)");
+    CHECK(c.text(c.e.real(infinity, dtype::f16)) == "float16(math::infinity)");
+    CHECK(c.text(c.e.real(-infinity, dtype::f32)) == "-math::infinity");
+    CHECK(c.text(c.e.real(1e39, dtype::f32)) == "math::infinity"); // a float has no such number
+    CHECK(c.text(c.e.real(1e39, dtype::f64)) == "1e+39");
+    CHECK(c.text(c.e.real(std::numeric_limits<double>::quiet_NaN(), dtype::f64)) == "math::nan");
+    const expression x = c.parameter("x", dtype::f32);
+    CHECK(c.text(c.e.binary(op::subtract, x, c.e.real(-infinity, dtype::f32))) == "x - -math::infinity");
+    CHECK(c.text(c.e.binary(op::multiply, c.e.real(-2.0, dtype::f32), x)) == "-2.0f * x");
+    // A number of digits that both languages end where it is meant to end: \x1 and an f would be one character in C.
+    workbench python(triton_target);
+    for (workbench* w : {&c, &python}) {
+      CHECK(w->text(w->e.string(std::string_view("\x01"
+                                                 "f\0"
+                                                 "7",
+                                                 4))) == R"("\001f\0007")");
+      CHECK(w->text(w->e.string("tab\there, \x1b[0m")) == R"("tab\there, \033[0m")");
+      CHECK(w->text(w->e.string("\xc3\xa9")) == "\"\xc3\xa9\"");
+    }
+  }
+
   TEST_CASE("what nothing reads is not printed; what has an effect is") {
     workbench w(triton_target);
     const codegen::body root = w.e.new_body();
@@ -289,6 +433,174 @@ TEST_SUITE("codegen: expressions") {
     std::string out;
     w.e.print_body(root, out, 0);
     CHECK(out == "read = a * 2\neffect(read)\n");
+  }
+}
+
+TEST_SUITE("codegen: statements") {
+  std::string printed(workbench & w, codegen::body root) {
+    w.e.mark_live(root);
+    w.e.resolve_names(root);
+    std::string out;
+    w.e.print_body(root, out, 0);
+    return out;
+  }
+
+  TEST_CASE("an effect keeps what is around it and what it reads, and nothing else") {
+    workbench w(triton_target);
+    const codegen::body root = w.e.new_body();
+    {
+      const auto into = w.e.into(root);
+      const expression a = w.parameter("a", dtype::i32);
+      const expression bound = w.e.define("bound", w.e.binary(op::add, a, w.e.integer(1)));
+      const expression dead_bound = w.e.define("dead_bound", w.e.binary(op::add, a, w.e.integer(2)));
+      const auto loop_over = [&](expression end) { return w.e.for_range(w.e.new_variable("i", dtype::i32), w.e.call("range", {end})); };
+      const codegen::statement kept = loop_over(bound);
+      const codegen::statement dead = loop_over(dead_bound);
+      {
+        const auto inside = w.e.into(w.e.inner(dead));
+        (void)w.e.define("unread", a);
+        (void)w.e.if_then(w.e.binary(op::less, a, w.e.integer(9)));
+      }
+      const auto inside = w.e.into(w.e.inner(kept));
+      const expression i = w.e.name(w.e.at(kept).variable);
+      const codegen::statement choice = w.e.if_then(w.e.binary(op::less, i, w.e.integer(3)));
+      {
+        const auto then = w.e.into(w.e.inner(choice));
+        w.e.evaluate(w.e.call("effect", {i}));
+      }
+      const auto otherwise = w.e.into(w.e.orelse(choice));
+      (void)w.e.define("unread", i);
+    }
+    CHECK(printed(w, root) == "bound = a + 1\n"
+                              "for i in range(bound):\n"
+                              "    if i < 3:\n"
+                              "        effect(i)\n");
+  }
+
+  TEST_CASE("a value carried from one iteration to the next keeps each of its assignments") {
+    for (const codegen::target* target : {&triton_target, &cpu_target}) {
+      workbench w(*target);
+      const codegen::body root = w.e.new_body();
+      {
+        const auto into = w.e.into(root);
+        const codegen::variable sum = w.e.new_variable("sum", dtype::i32); // a builtin of Python's that is called
+        w.e.assign(sum, w.e.integer(0));
+        const codegen::statement loop =
+            w.e.for_range(w.e.new_variable("i", dtype::i32), w.e.call("range", {w.e.integer(0), w.e.integer(8), w.e.integer(2)}));
+        {
+          const auto inside = w.e.into(w.e.inner(loop));
+          w.e.at(sum).declared = true;
+          w.e.assign(sum, w.e.binary(op::add, w.e.name(sum), w.e.name(w.e.at(loop).variable)));
+        }
+        w.e.at(sum).declared = false;
+        w.e.return_value(w.e.name(sum));
+      }
+      if (target == &triton_target) CHECK(printed(w, root) == "sum_1 = 0\nfor i in range(0, 8, 2):\n    sum_1 = sum_1 + i\nreturn sum_1\n");
+      else CHECK(printed(w, root).find("for (std::int32_t i = 0; i < 8; i += 2) {\n") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("what goes ahead of a body stands in front of it, in the order in which it was put there") {
+    workbench w(triton_target);
+    const codegen::body root = w.e.new_body();
+    const auto effect = [&](std::string_view name) { w.e.evaluate(w.e.call(name, {})); };
+    {
+      const auto into = w.e.into(root);
+      effect("third");
+      {
+        const auto ahead = w.e.ahead_of(root);
+        effect("first");
+      }
+      effect("fourth");
+      {
+        const auto ahead = w.e.ahead_of(root);
+        effect("second");
+      }
+      effect("fifth");
+    }
+    CHECK(printed(w, root) == "first()\nsecond()\nthird()\nfourth()\nfifth()\n");
+  }
+
+  TEST_CASE("what goes ahead of an empty body, and what follows it") {
+    workbench w(triton_target);
+    const codegen::body root = w.e.new_body();
+    {
+      const auto ahead = w.e.ahead_of(root);
+      w.e.evaluate(w.e.call("first", {}));
+    }
+    {
+      const auto into = w.e.into(root);
+      w.e.evaluate(w.e.call("second", {}));
+    }
+    CHECK(printed(w, root) == "first()\nsecond()\n");
+  }
+
+  TEST_CASE("a body without live statements") {
+    workbench python(triton_target);
+    CHECK(printed(python, python.e.new_body()) == "pass\n");
+    workbench c(cpu_target);
+    CHECK(printed(c, c.e.new_body()).empty());
+  }
+
+  TEST_CASE("a name ends with its block in C and lasts in Python") {
+    for (const codegen::target* target : {&triton_target, &cpu_target}) {
+      workbench w(*target);
+      const codegen::body root = w.e.new_body();
+      {
+        const auto into = w.e.into(root);
+        const expression a = w.parameter("a", dtype::i32);
+        for (int k = 0; k < 2; ++k) {
+          const codegen::statement choice = w.e.if_then(w.e.binary(op::less, a, w.e.integer(k)));
+          const auto inside = w.e.into(w.e.inner(choice));
+          w.e.evaluate(w.e.call("effect", {w.e.define("t", w.e.binary(op::multiply, a, a))}));
+        }
+      }
+      const std::string text = printed(w, root);
+      CAPTURE(text);
+      CHECK((text.find("t_1") == std::string::npos) == (target == &cpu_target));
+    }
+  }
+
+  TEST_CASE("many names of one wish are many names") {
+    for (const codegen::target* target : {&triton_target, &cpu_target}) {
+      workbench w(*target);
+      std::map<std::string_view, int> seen;
+      for (int i = 0; i < 3000; ++i)
+        for (const std::string_view wish : {"x", "x_7", "for", "a_rather_long_name_of_a_value", "value", "_", "x__y", "7"})
+          ++seen[w.e.unique_name(wish)];
+      CHECK(seen.size() == 3000 * 8);
+      for (const std::string_view word : target->language->reserved) CHECK(seen.count(word) == 0);
+    }
+  }
+
+  TEST_CASE("names are free again for the next kernel, and reserved words stay reserved") {
+    const device_ir::document d = own("add.txt");
+    codegen::kernel_plan plan;
+    codegen::make_plan(plan, d, d.config);
+    const auto registry = builtin_registry();
+    codegen::emitter e;
+    for (int kernel = 0; kernel < 3; ++kernel) {
+      for (const codegen::target* target : {&triton_target, &cpu_target}) {
+        e.reset(plan, *target, registry, registry.backend_named(target->name));
+        CHECK(e.unique_name("x") == "x");
+        CHECK(e.unique_name("x") == "x_1");
+        CHECK(e.unique_name("for") == "for_1");
+        CHECK(e.unique_name("lambda") == (target == &triton_target ? "lambda_1" : "lambda"));
+        e.reserve_name("frame");
+        CHECK(e.unique_name("frame") == "frame_1");
+      }
+    }
+  }
+
+  TEST_CASE("kept text stays where it is, however much is kept") {
+    workbench w(triton_target);
+    std::vector<std::pair<std::string, std::string_view>> all;
+    for (std::size_t i = 0; i < 2000; ++i) {
+      std::string text(i % 97 == 0 ? 10'000 : i % 61, static_cast<char>('a' + i % 26));
+      const std::string_view kept = w.e.keep(std::string_view(text));
+      all.emplace_back(std::move(text), kept);
+    }
+    for (const auto& [text, kept] : all) CHECK(text == kept);
   }
 }
 
@@ -353,6 +665,105 @@ TEST_SUITE("codegen: plan") {
     CHECK((role_of("softmax.txt") == codegen::block_role::whole));
     CHECK((role_of("softmax_rolled.txt") == codegen::block_role::rolled));
   }
+
+  /// What a document's header says of its blocks: a root's are the grid's, a loop's are loops unless they are the grid's
+  /// or reduction dimensions, which are rolled; a reduction dimension of neither is whole.
+  codegen::block_role role_in(const device_ir::document& d, const device_ir::block& b) {
+    const auto has = [&](device_ir::graph::kind what) {
+      for (const device_ir::graph& g : d.graphs)
+        if (g.what == what)
+          for (const std::int32_t id : g.blocks)
+            if (id == b.id) return true;
+      return false;
+    };
+    if (has(device_ir::graph::kind::root)) return codegen::block_role::grid;
+    if (has(device_ir::graph::kind::loop)) return b.is_reduction ? codegen::block_role::rolled : codegen::block_role::loop;
+    return b.is_reduction ? codegen::block_role::whole : codegen::block_role::unused;
+  }
+
+  TEST_CASE("which block is which, for every document") {
+    std::map<codegen::block_role, int> seen;
+    std::vector<fs::path> files = documents::own();
+    for (const fs::path& f : documents::recorded()) files.push_back(f);
+    for (const fs::path& file : files) {
+      CAPTURE(file);
+      const device_ir::document d = device_ir::parse(documents::read(file), file.filename().string());
+      codegen::kernel_plan plan;
+      codegen::make_plan(plan, d, d.config);
+      for (const device_ir::block& b : d.blocks) {
+        CAPTURE(b.id);
+        const codegen::block_plan* p = plan.find_block(b.id);
+        REQUIRE(p != nullptr);
+        CHECK((p->role == role_in(d, b)));
+        ++seen[p->role];
+      }
+      // The config's orders and groups are one for each root, then each loop, of two blocks or more.
+      std::size_t entry = 0;
+      for (const device_ir::graph& g : d.graphs) {
+        if (g.what != device_ir::graph::kind::root) continue;
+        const auto index = static_cast<std::int32_t>(&g - d.graphs.data());
+        const codegen::root_plan* r = nullptr;
+        for (const codegen::root_plan& candidate : plan.roots)
+          if (candidate.graph == index) r = &candidate;
+        REQUIRE(r != nullptr);
+        std::vector<std::int32_t> expected = g.blocks;
+        std::int64_t group = 1;
+        if (g.blocks.size() >= 2) {
+          if (entry < d.config.loop_orders.size())
+            for (std::size_t i = 0; i < expected.size(); ++i)
+              expected[i] = g.blocks[static_cast<std::size_t>(d.config.loop_orders[entry][i])];
+          if (entry < d.config.l2_groupings.size()) group = d.config.l2_groupings[entry];
+          ++entry;
+        }
+        CHECK((r->blocks == expected));
+        CHECK(r->l2_grouping == group);
+        CHECK(r->phase == g.phase);
+      }
+    }
+    CHECK(seen[codegen::block_role::grid] > 0);
+    CHECK(seen[codegen::block_role::loop] > 0);
+    CHECK(seen[codegen::block_role::whole] > 0);
+    CHECK(seen[codegen::block_role::rolled] > 0);
+  }
+
+  TEST_CASE("the plan as text") {
+    const device_ir::document d = own("matmul.txt");
+    codegen::kernel_plan plan;
+    codegen::make_plan(plan, d, d.config);
+    std::string text;
+    codegen::print_plan(plan, text);
+    // 96 and 80 are multiples of 32 and 16, 72 is none of 32.
+    CHECK(text == "kernel matmul\n"
+                  "index type i32\n"
+                  "block 0: grid, 32 lanes of 96, never masked\n"
+                  "block 1: grid, 32 lanes of 72, masked\n"
+                  "block 2: loop, 16 lanes of 80, never masked\n"
+                  "grid root_graph_1 phase 0: program ids over blocks [0, 1], fastest first, groups of 2\n"
+                  "loop for_loop_0 over blocks [2]\n"
+                  "  carries acc -> parameter arg0_1 -> result 0 -> _phi\n"
+                  "access load: pointer\n"
+                  "access load_1: block_ptr, evict last\n"
+                  "access store: tensor_descriptor\n"
+                  "tensor x: offsets of the index type\n"
+                  "tensor y: offsets of the index type\n"
+                  "tensor out: offsets of the index type\n");
+  }
+
+  TEST_CASE("another config's block sizes, and the masks that they need") {
+    const device_ir::document d = own("matmul.txt"); // 96, 72 and 80 long
+    const auto masks = [&](std::string_view sizes) {
+      codegen::kernel_plan plan;
+      const device_ir::config config = device_ir::parse_config("{\"block_sizes\": " + std::string(sizes) + "}", d.config);
+      codegen::make_plan(plan, d, config);
+      return std::vector<bool>{plan.blocks.at(0).mask, plan.blocks.at(1).mask, plan.blocks.at(2).mask};
+    };
+    CHECK((masks("[16, 8, 16]") == std::vector<bool>{false, false, false}));
+    CHECK((masks("[64, 16, 32]") == std::vector<bool>{true, true, true}));
+    CHECK((masks("[1, 1, 80]") == std::vector<bool>{false, false, false}));
+    CHECK((masks("[128, 72, 64]") == std::vector<bool>{true, false, true}));
+    CHECK_THROWS_AS(masks("[16, 16]"), DeviceIRError);
+    CHECK_THROWS_AS(masks("[16, 0, 16]"), DeviceIRError);
+  }
 }
 
 TEST_SUITE("codegen: generator") {
@@ -412,6 +823,52 @@ TEST_SUITE("codegen: generator") {
     REQUIRE(generator.notes().size() == 1);
     CHECK(generator.notes()[0].find("no_such_key") != std::string::npos);
     CHECK(plain == noted);
+  }
+
+  TEST_CASE("a refused kernel leaves the output as it was, and the next kernel is right") {
+    // An operand that is not there where it is read; and a grid dimension without a size.
+    const std::string good = documents::read(fs::path(MUSTER_TEST_DOCUMENTS) / "softmax.txt");
+    std::string bad = good;
+    const std::string_view whole = "torch.ops.aten.exp.default(sub)";
+    const std::size_t at = bad.find(whole);
+    REQUIRE(at != std::string::npos);
+    bad.replace(at, whole.size(), "torch.ops.aten.div.Tensor_mode(sub, sub, rounding_mode = 'up')");
+    const device_ir::document refused = device_ir::parse(bad, "refused.txt");
+    const device_ir::document next = device_ir::parse(good, "softmax.txt");
+    for (const std::string_view backend : {"triton", "tileir", "cpu"}) {
+      CAPTURE(backend);
+      std::string expected;
+      builtin_generator().generate(next, backend, expected);
+      codegen::generator generator = builtin_generator();
+      std::string out = "what was there before\n";
+      CHECK_THROWS_AS(generator.generate(refused, backend, out), DeviceIRError);
+      CHECK(out == "what was there before\n");
+      generator.generate(next, backend, out);
+      CHECK(out == "what was there before\n" + expected);
+    }
+  }
+
+  TEST_CASE("every document gives the same bytes again, from one generator and from two") {
+    codegen::generator one = builtin_generator();
+    codegen::generator two = builtin_generator();
+    std::vector<fs::path> files = documents::own();
+    for (const fs::path& f : documents::recorded()) files.push_back(f);
+    for (const fs::path& file : files) {
+      CAPTURE(file);
+      const device_ir::document d = device_ir::parse(documents::read(file), file.filename().string());
+      for (const std::string_view backend : {"triton", "cpu"}) {
+        CAPTURE(backend);
+        std::string first;
+        std::string second;
+        std::string other;
+        one.generate(d, backend, first);
+        one.generate(d, backend, second);
+        two.generate(d, backend, other);
+        CHECK(!first.empty());
+        CHECK(first == second);
+        CHECK(first == other);
+      }
+    }
   }
 
   TEST_CASE("another config is another kernel") {
