@@ -47,11 +47,12 @@ std::map<std::string, double> peer_times() {
   return times;
 }
 
-/// The recorded documents where they are there, else the project's own.
+/// The project's own documents, and the recorded ones where they are there.
 std::vector<input> inputs() {
   const std::map<std::string, double> peer = peer_times();
-  std::vector<std::filesystem::path> files = documents::recorded();
-  if (files.empty()) files = documents::own();
+  std::vector<std::filesystem::path> files = documents::own();
+  const std::vector<std::filesystem::path> recorded = documents::recorded();
+  files.insert(files.end(), recorded.begin(), recorded.end());
   std::vector<input> all;
   for (const auto& file : files) {
     input one{.name = file.stem().string(), .text = documents::read(file), .peer_ms = {}};
@@ -86,6 +87,17 @@ std::string generated(const input& in, std::string_view backend) {
   return out;
 }
 
+/// Text to document: what an emitted kernel costs before anything is generated.
+void parse_alone(benchmark::State& state, const input& in) {
+  device_ir::document d;
+  for (auto _ : state) {
+    device_ir::parse_into(d, in.text, in.name);
+    benchmark::DoNotOptimize(d.nodes.data());
+  }
+  if (!device_ir::equal(d, device_ir::parse(in.text, in.name))) state.SkipWithError("another document than a new parse's");
+  report(state, d.nodes.size(), in.text.size());
+}
+
 /// Text to text: parse, check, generate.
 void text_to_text(benchmark::State& state, const input& in, std::string_view backend) {
   codegen::generator generator = muster::builtin_generator();
@@ -104,22 +116,32 @@ void text_to_text(benchmark::State& state, const input& in, std::string_view bac
   report(state, d.nodes.size(), in.text.size() + out.size());
 }
 
-/// One document, one config after another: what an autotuner asks for.
+/// One parse, one config after another: what an autotuner asks for. Every kernel is compared with a new generator's.
 void another_config(benchmark::State& state, const input& in, std::string_view backend) {
   codegen::generator generator = muster::builtin_generator();
   const device_ir::document d = device_ir::parse(in.text, in.name);
   std::vector<device_ir::config> configs;
   for (const int warps : {1, 2, 4, 8})
-    configs.push_back(device_ir::parse_config("{\"num_warps\": " + std::to_string(warps) + "}", d.config));
+    for (const int stages : {1, 2, 3, 4})
+      configs.push_back(device_ir::parse_config(
+          "{\"num_warps\": " + std::to_string(warps) + ", \"num_stages\": " + std::to_string(stages) + "}", d.config));
   std::string out;
   std::size_t i = 0;
+  const comparison against;
   for (auto _ : state) {
     out.clear();
     generator.generate(d, configs[i++ % configs.size()], backend, out);
     benchmark::DoNotOptimize(out.data());
   }
-  if (out.empty()) state.SkipWithError("no output");
+  if (in.peer_ms) against.write(state, *in.peer_ms);
   report(state, d.nodes.size(), out.size());
+  for (const device_ir::config& c : configs) {
+    std::string again;
+    out.clear();
+    generator.generate(d, c, backend, out);
+    muster::builtin_generator().generate(d, c, backend, again);
+    if (out.empty() || out != again) state.SkipWithError("another output than a new generator's");
+  }
 }
 
 template <class Pass> void over_all(benchmark::State& state, const std::vector<input>& all, Pass&& pass) {
@@ -226,9 +248,12 @@ int main(int argc, char** argv) {
   }
   for (const input& in : all) {
     if (in.name.find("tuned") != std::string::npos) continue;
-    benchmark::RegisterBenchmark(("text_to_text/" + in.name + "/triton").c_str(), text_to_text, in, "triton");
-    if (in.name.starts_with("softmax.softmax.0") || in.name.starts_with("matmul"))
-      benchmark::RegisterBenchmark(("another_config/" + in.name + "/triton").c_str(), another_config, in, "triton");
+    benchmark::RegisterBenchmark(("parse/" + in.name).c_str(), parse_alone, in);
+    for (const std::string_view backend : {"triton", "cpu"}) {
+      const std::string suffix = "/" + in.name + "/" + std::string(backend);
+      benchmark::RegisterBenchmark(("text_to_text" + suffix).c_str(), text_to_text, in, backend);
+      benchmark::RegisterBenchmark(("another_config" + suffix).c_str(), another_config, in, backend);
+    }
   }
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
