@@ -679,6 +679,7 @@ private:
   [[nodiscard]] std::string place() const; ///< file:line of the node being lowered
   expression push(const expression_node& n);
   expression push(expression_node n, std::span<const expression> operands);
+  expression push(expression_node n, expression object, std::span<const expression> rest); ///< operands: `object`, if any, and the rest
   statement push(const statement_node& n);
   void mark(expression e);
   void mark(variable v);

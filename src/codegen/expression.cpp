@@ -81,20 +81,20 @@ expression emitter::push(const expression_node& n) {
   return static_cast<expression>(expressions_.size() - 1);
 }
 
-expression emitter::push(expression_node n, std::span<const expression> operands) {
-  n.first = static_cast<std::uint32_t>(operands_.size());
-  n.count = static_cast<std::uint32_t>(operands.size());
+expression emitter::push(expression_node n, std::span<const expression> operands) { return push(n, no_expression, operands); }
+
+expression emitter::push(expression_node n, expression object, std::span<const expression> rest) {
+  const std::size_t first = operands_.size();
   // The operands may be a span of operands_ itself.
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const expression operand = operands[i];
-    if (operands_.size() == operands_.capacity() && operands.data() >= operands_.data() &&
-        operands.data() < operands_.data() + operands_.size()) {
-      const std::size_t offset = static_cast<std::size_t>(operands.data() - operands_.data());
-      operands_.reserve(operands_.capacity() * 2);
-      operands = std::span<const expression>(operands_.data() + offset, operands.size());
-    }
+  const bool own = rest.data() >= operands_.data() && rest.data() < operands_.data() + first;
+  const std::size_t from = own ? static_cast<std::size_t>(rest.data() - operands_.data()) : 0;
+  if (object != no_expression) operands_.push_back(object);
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    const expression operand = own ? operands_[from + i] : rest[i];
     operands_.push_back(operand);
   }
+  n.first = static_cast<std::uint32_t>(first);
+  n.count = static_cast<std::uint32_t>(operands_.size() - first);
   return push(n);
 }
 
@@ -154,11 +154,9 @@ expression emitter::call(std::string_view callee, std::initializer_list<expressi
 }
 
 expression emitter::method(expression object, std::string_view name, std::span<const expression> arguments) {
-  std::vector<expression> all{object};
-  all.insert(all.end(), arguments.begin(), arguments.end());
   expression_node n{.what = expression_kind::method};
   n.text = name;
-  return push(n, all);
+  return push(n, object, arguments);
 }
 
 expression emitter::method(expression object, std::string_view name, std::initializer_list<expression> arguments) {
@@ -172,11 +170,9 @@ expression emitter::keyword_argument(std::string_view name, expression value) {
 }
 
 expression emitter::subscript(expression object, std::span<const expression> items) {
-  std::vector<expression> all{object};
-  all.insert(all.end(), items.begin(), items.end());
   return push(
       {.what = expression_kind::subscript, .type = type_of(object), .non_negative = at(object).non_negative, .typed = at(object).typed},
-      all);
+      object, items);
 }
 
 expression emitter::subscript(expression object, std::initializer_list<expression> items) {
