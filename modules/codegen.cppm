@@ -430,6 +430,32 @@ struct lowered {
   device_ir::range several; ///< into emitter::values
 };
 
+/// What one index of an access to a host tensor is, and where its dimensions lie in the access.
+struct access_index {
+  enum class kind : std::uint8_t {
+    scalar, ///< one position: `value`, counted from 0
+    block,  ///< the current tile of `block`
+    whole,  ///< a slice: `size` positions from `start` in steps of `step`
+    tensor, ///< positions that node `tensor` holds
+    none    ///< a dimension of size 1 that the tensor does not have
+  };
+  kind what = kind::scalar;
+  expression value = no_expression;
+  node_id tensor = device_ir::no_node;
+  std::int32_t block = -1;
+  std::int64_t start = 0;
+  std::int64_t step = 1;
+  std::int64_t size = 0;           ///< 0 where the tensor's size is known only at run time
+  std::size_t storage = 0;         ///< the tensor's dimension
+  std::size_t first_dimension = 0; ///< of the access: of all that the index has
+};
+
+/// The indices of an access, and how many dimensions they have together.
+struct access_indices {
+  std::vector<access_index> all;
+  std::size_t rank = 0;
+};
+
 /// The state of one code generation: what is emitted, and what each node became. Handlers are free functions over it.
 /// A backend that needs more derives from it.
 class emitter {
@@ -523,8 +549,17 @@ public:
   [[nodiscard]] bool is_atom(expression e) const noexcept;
   /// A symbolic expression (a size, a stride, a loop's bound) as an expression of the target, symbols through `symbol_value`.
   [[nodiscard]] expression symbolic(symbolic::expression e);
+  /// The list of indices that argument `position` of the node being lowered is. Throws DeviceIRError where it is none.
+  [[nodiscard]] std::span<const argument> index_list(std::size_t position) const;
+  /// Reads the indices of an access to a host tensor whose value has `value_rank` dimensions (0: a scalar). Tensor indices
+  /// broadcast together, or have dimensions of their own each: the value's rank says it, and where the value is a scalar,
+  /// one-dimensional ones have. Throws DeviceIRError where the indices do not fit the tensor, BackendUnsupported for a slice
+  /// that begins before 0, steps backwards, or has bounds that are no constants.
+  [[nodiscard]] access_indices read_indices(std::int32_t tensor, std::span<const argument> list, std::size_t value_rank);
+  /// The size of a host tensor's dimension where it is known, else 0.
+  [[nodiscard]] std::int64_t constant_size(std::int32_t tensor, std::size_t d) const;
   /// A host tensor's stride along dimension `d` as an access uses it: 0 along a dimension of one element, where every index means
-  /// that element. Throws DeviceIRError where the tensor has no such dimension.
+  /// that element.
   [[nodiscard]] expression stride_of(std::int32_t tensor, std::size_t d);
   /// A small whole power is a product, any other a call.
   [[nodiscard]] expression power_of(expression base, expression exponent);
@@ -674,6 +709,8 @@ protected:
 
 private:
   [[nodiscard]] expression floor_of_floats(op o, expression a, expression b);
+  void read_slice(access_index& to, const argument& slice, std::int64_t size) const;
+  [[nodiscard]] expression scalar_index(const argument& a, std::int32_t tensor, std::size_t d);
   [[nodiscard]] expression push_extreme(std::string_view callee, expression a, expression b);
   [[nodiscard]] const argument* repeated(std::size_t i) const noexcept;
   [[nodiscard]] std::string place() const; ///< file:line of the node being lowered

@@ -168,13 +168,4 @@ expression emitter::combine(const accumulator& a, expression so_far, expression 
 
 expression emitter::finish(const accumulator&, expression accumulated) { return accumulated; }
 
-expression emitter::stride_of(std::int32_t tensor, std::size_t d) {
-  const device_ir::host_tensor& declared = source->tensors[static_cast<std::size_t>(tensor)];
-  const std::span<const symbolic::expression> strides = source->strides(declared);
-  if (d >= strides.size()) malformed(fmt::format("'{}' has {} dimensions, the access has more indices", declared.name, strides.size()));
-  const std::optional<symbolic::number> size = source->symbols.evaluate(source->sizes(declared)[d], plan->known);
-  if (size && size->is_integer && size->integer == 1) return integer(0, plan->index_dtype);
-  return symbolic(strides[d]);
-}
-
 } // namespace muster::codegen

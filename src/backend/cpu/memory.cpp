@@ -21,26 +21,16 @@ using device_ir::no_node;
 
 namespace {
 
-/// What one index of an access is.
-struct index_part {
-  enum class kind : std::uint8_t { scalar, block, whole, tensor, none };
-  kind what = kind::scalar;
-  expression value = codegen::no_expression; ///< scalar
-  node_id tensor = no_node;
-  std::int32_t block = -1;
-  std::int64_t start = 0; ///< whole: first position and step
-  std::int64_t step = 1;
-  std::size_t storage = 0;         ///< dimension of the host tensor
-  std::size_t first_dimension = 0; ///< of the access
-};
+using index_part = codegen::access_index;
 
 /// One access: the dimensions over which it runs, and where an element of it lies.
 class access {
 public:
   access(cpu_emitter& e, std::int32_t tensor, std::span<const argument> list, std::span<const dimension> value)
       : e_(e), tensor_(tensor), declaration_(e.source->tensors[static_cast<std::size_t>(tensor)]) {
-    read(list);
-    place(value);
+    codegen::access_indices read = e.read_indices(tensor, list, value.size());
+    parts_ = std::move(read.all);
+    place(read.rank, value);
   }
 
   [[nodiscard]] const std::vector<dimension>& shape() const noexcept { return shape_; }
@@ -80,91 +70,21 @@ private:
 
   expression stride(std::size_t d) { return e_.stride_of(tensor_, d); }
 
-  void read(std::span<const argument> list) {
-    std::size_t storage = 0;
-    const std::size_t rank = e_.source->sizes(declaration_).size();
-    for (const argument& a : list) {
-      index_part p;
-      p.storage = storage;
-      if (a.what != argument::kind::none && ++storage > rank) break;
-      if (a.what == argument::kind::none) {
-        p.what = index_part::kind::none;
-      } else if (a.what == argument::kind::slice) {
-        read_slice(p, a);
-      } else if (const std::int32_t block = e_.block_of(a); block >= 0) {
-        p.what = index_part::kind::block;
-        p.block = block;
-      } else if (a.what == argument::kind::node && e_.is_tile(a.node)) {
-        p.what = index_part::kind::tensor;
-        p.tensor = a.node;
-      } else {
-        p.value = e_.cast(e_.literal(a), dtype::i64);
-        if (const auto n = e_.integer_literal(p.value); n && *n < 0) p.value = from_the_end(*n, p.storage);
-      }
-      parts_.push_back(p);
-    }
-    if (storage != rank)
-      e_.malformed(fmt::format("'{}' has {} dimensions, the access has {} indices", declaration_.name, rank, list.size()));
-  }
-
-  /// A negative constant counts from the end.
-  expression from_the_end(std::int64_t n, std::size_t d) {
-    const expression size = e_.symbolic(e_.source->sizes(declaration_)[d]);
-    if (const auto known = e_.integer_literal(size); known && n + *known < 0)
-      e_.malformed(fmt::format("index {} is out of range for a dimension of {}", n, *known));
-    return e_.binary(op::add, size, e_.whole(n));
-  }
-
-  void read_slice(index_part& p, const argument& a) {
-    p.what = index_part::kind::whole;
-    const std::span<const argument> parts = e_.source->items(a);
-    const auto constant = [&](std::size_t i, std::int64_t otherwise) {
-      if (parts.size() <= i || parts[i].what == argument::kind::none) return otherwise;
-      if (parts[i].what != argument::kind::integer) e_.unsupported("a slice whose bounds are no constants");
-      return parts[i].integer;
-    };
-    p.start = constant(0, 0);
-    p.step = constant(2, 1);
-    if (p.step < 1 || p.start < 0) e_.unsupported("a slice that begins before 0 or steps backwards");
-  }
-
-  std::int64_t constant_size(std::size_t d) const {
-    const std::optional<symbolic::number> n = e_.source->symbols.evaluate(e_.source->sizes(declaration_)[d], e_.plan->known);
-    return n && n->is_integer ? n->integer : 0;
-  }
-
-  /// Which dimensions of the access each index gives. Tensor indices broadcast together, or have dimensions of their own each:
-  /// the value's rank says it, and where the value is a scalar, one-dimensional ones have.
-  void place(std::span<const dimension> value) {
-    std::size_t tensor_rank = 0;
-    std::size_t rank_apart = 0;
-    for (const index_part& p : parts_) {
-      if (p.what == index_part::kind::tensor) tensor_rank = std::max(tensor_rank, e_.shape_of(p.tensor).size());
-      if (p.what == index_part::kind::tensor) rank_apart += e_.shape_of(p.tensor).size();
-      else if (p.what != index_part::kind::scalar) ++rank_apart;
-    }
-    const bool apart = value.empty() ? tensor_rank == 1 : value.size() == rank_apart;
-    std::size_t tensor_first = 0;
-    bool placed = false;
+  /// The dimensions of the access.
+  void place(std::size_t rank, std::span<const dimension> value) {
+    dimension one;
+    one.size = 1;
+    shape_.assign(rank, one);
     for (index_part& p : parts_) {
-      p.first_dimension = shape_.size();
-      if (p.what == index_part::kind::scalar) continue;
-      if (p.what != index_part::kind::tensor) {
-        shape_.push_back(own_dimension(p));
-        continue;
+      if (p.what == index_part::kind::scalar) {
+        p.value = e_.cast(p.value, dtype::i64);
+      } else if (p.what != index_part::kind::tensor) {
+        shape_[p.first_dimension] = own_dimension(p);
+      } else {
+        const std::span<const dimension> own = e_.shape_of(p.tensor);
+        for (std::size_t d = 0; d < own.size(); ++d)
+          if (dimension& to = shape_[p.first_dimension + d]; to.size == 1 && to.block < 0) to = own[d];
       }
-      const std::span<const dimension> own = e_.shape_of(p.tensor);
-      const std::size_t rank = apart ? own.size() : tensor_rank;
-      if (apart || !placed) {
-        tensor_first = shape_.size();
-        dimension one;
-        one.size = 1;
-        shape_.resize(shape_.size() + rank, one);
-        placed = true;
-      }
-      p.first_dimension = tensor_first + rank - own.size();
-      for (std::size_t d = 0; d < own.size(); ++d)
-        if (dimension& to = shape_[p.first_dimension + d]; to.size == 1 && to.block < 0) to = own[d];
     }
     // A whole dimension has the block, and where a size is not known the size, of the value's.
     if (value.size() != shape_.size()) return;
@@ -181,8 +101,8 @@ private:
     }
     d.size = 1;
     if (p.what == index_part::kind::none) return d;
-    const std::int64_t size = constant_size(p.storage);
-    d.size = size > p.start ? (size - p.start + p.step - 1) / p.step : 0;
+    const std::int64_t size = e_.constant_size(tensor_, p.storage);
+    d.size = p.size;
     d.expression = e_.source->sizes(declaration_)[p.storage];
     if (p.step != 1 || p.start != 0) return d;
     // The loop or whole tile over this dimension, where there is one.
@@ -215,12 +135,6 @@ private:
     }
   }
 };
-
-std::span<const argument> index_list(emitter& e, std::size_t position) {
-  const argument* a = e.argument_at(position);
-  if (a == nullptr || (a->what != argument::kind::list && a->what != argument::kind::tuple)) e.malformed("expected a list of indices");
-  return e.source->items(*a);
-}
 
 expression both(emitter& e, expression a, expression b) {
   if (a == codegen::no_expression) return b;
@@ -272,7 +186,7 @@ void load(emitter& base, const node& n) {
   cpu_emitter& e = self(base);
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) return load_from_tile(e, n);
-  access a(e, tensor, index_list(e, 1), e.shape_of(e.current));
+  access a(e, tensor, e.index_list(1), e.shape_of(e.current));
   const indices at = e.broadcast(e.lane(), e.shape_of(e.current).size(), a.shape());
   const expression valid = both(e, a.guard(at), extra_mask(e, 2, at, a.shape()));
   const expression value = a.element(at);
@@ -284,7 +198,7 @@ void store(emitter& base, const node&) {
   cpu_emitter& e = self(base);
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) e.malformed("store needs a host tensor");
-  access a(e, tensor, index_list(e, 1), e.operand_shape(2));
+  access a(e, tensor, e.index_list(1), e.operand_shape(2));
   const indices at = open_loops(e, a);
   const expression value = e.cast(value_at(e, 2, at, a.shape()), a.element_type());
   const expression valid = both(e, a.guard(at), extra_mask(e, 3, at, a.shape()));
@@ -321,7 +235,7 @@ void atomic_update(cpu_emitter& e, std::size_t values) {
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) e.malformed("an atomic operation needs a host tensor");
   const operation o = e.plan->at(e.current).op;
-  access a(e, tensor, index_list(e, 1), e.operand_shape(2));
+  access a(e, tensor, e.index_list(1), e.operand_shape(2));
   const dtype type = a.element_type();
   const bool bitwise = o == operation::atomic_and || o == operation::atomic_or || o == operation::atomic_xor;
   if (bitwise && device_ir::is_float(type)) e.unsupported("bitwise operations are of integers");

@@ -21,18 +21,7 @@ using device_ir::node_id;
 
 namespace {
 
-/// What one index of an access is.
-struct index_part {
-  enum class kind : std::uint8_t { scalar, block, whole, tensor, none };
-  kind what = kind::scalar;
-  expression value = codegen::no_expression; ///< scalar, tensor
-  node_id tensor = no_node;
-  std::int32_t block = -1;
-  std::int64_t start = 0; ///< whole: first position and step
-  std::int64_t step = 1;
-  std::int64_t size = 0;  ///< whole, without a block: number of positions
-  std::size_t first_dimension = 0; ///< of the result
-};
+using index_part = codegen::access_index;
 
 /// Works out addresses and masks of one access.
 class access_builder {
@@ -56,7 +45,7 @@ public:
     read_once();
     const dtype type = declaration_.element;
     const std::size_t rank = parts_.size();
-    if (rank < 2 || rank > 5 || type == dtype::b8) return std::nullopt;
+    if (rank < 2 || rank > 5 || rank != e_.source->sizes(declaration_).size() || type == dtype::b8) return std::nullopt;
     const std::int64_t bytes = device_ir::size_of(type);
     box b;
     std::optional<std::size_t> contiguous;
@@ -128,10 +117,7 @@ private:
   std::span<const argument> indices_;
   std::span<const dimension> shape_; ///< of the value: which block runs along which dimension
   std::vector<index_part> parts_;
-  std::vector<std::size_t> storage_dimension_; ///< by part: the tensor's dimension
   std::size_t rank_ = 0;
-  std::size_t tensor_first_ = 0; ///< where the dimensions of tensor indices begin
-  std::size_t tensor_rank_ = 0;
   expression mask_ = codegen::no_expression;
   bool repeats_ = false;  ///< a dimension of stride 0, or of one element, has lanes
   bool overlaps_ = false; ///< and several of them are valid
@@ -141,15 +127,18 @@ private:
 
   bool wide() const { return e_.plan->wide[static_cast<std::size_t>(tensor_)]; }
 
-  std::int64_t constant_size(std::size_t d) const {
-    const std::optional<symbolic::number> n = e_.source->symbols.evaluate(e_.source->sizes(declaration_)[d], e_.plan->known);
-    return n && n->is_integer ? n->integer : 0;
-  }
+  std::int64_t constant_size(std::size_t d) const { return e_.constant_size(tensor_, d); }
 
   void read_once() {
     if (!parts_.empty()) return;
-    read_indices();
-    place_dimensions();
+    codegen::access_indices read = e_.read_indices(tensor_, indices_, shape_.size());
+    parts_ = std::move(read.all);
+    rank_ = read.rank;
+    for (index_part& p : parts_) {
+      if (p.what == index_part::kind::tensor) p.value = e_.as_tile(p.tensor, e_.value_of(p.tensor));
+      // A whole dimension runs along the block that the value has there.
+      if (p.what == index_part::kind::whole && shape_.size() == rank_) p.block = shape_[p.first_dimension].block;
+    }
   }
 
   /// The lanes of a box along one dimension, or nothing where the index is no run of positions that ends with the tensor.
@@ -169,100 +158,11 @@ private:
     return e_.tile_offset(p.block);
   }
 
-  void read_indices() {
-    std::size_t storage = 0;
-    for (const argument& a : indices_) {
-      index_part p;
-      if (a.what == argument::kind::none) {
-        p.what = index_part::kind::none;
-      } else if (a.what == argument::kind::slice) {
-        read_slice(p, a, storage);
-      } else if (const std::int32_t block = e_.block_of(a); block >= 0) {
-        p.what = index_part::kind::block;
-        p.block = block;
-      } else if (a.what == argument::kind::node && !e_.shape_of(a.node).empty()) {
-        p.what = index_part::kind::tensor;
-        p.tensor = a.node;
-        p.value = e_.as_tile(a.node, e_.value_of(a.node));
-        tensor_rank_ = std::max(tensor_rank_, e_.shape_of(a.node).size());
-      } else {
-        p.value = e_.literal(a);
-        if (const auto n = e_.integer_literal(p.value); n && *n < 0) p.value = from_the_end(*n, storage);
-      }
-      storage_dimension_.push_back(storage);
-      if (p.what != index_part::kind::none) ++storage;
-      parts_.push_back(p);
-    }
-    if (storage != e_.source->sizes(declaration_).size())
-      e_.malformed(fmt::format("'{}' has {} dimensions, the access has {} indices", declaration_.name,
-                               e_.source->sizes(declaration_).size(), storage));
-  }
-
-  /// A negative constant counts from the end.
-  expression from_the_end(std::int64_t n, std::size_t d) {
-    const expression size = e_.symbolic(e_.source->sizes(declaration_)[d]);
-    if (const auto known = e_.integer_literal(size); known && n + *known < 0)
-      e_.malformed(fmt::format("index {} is out of range for a dimension of {}", n, *known));
-    return e_.binary(op::add, size, e_.integer(n, e_.plan->index_dtype));
-  }
-
-  void read_slice(index_part& p, const argument& a, std::size_t d) {
-    p.what = index_part::kind::whole;
-    const std::span<const argument> parts = e_.source->items(a);
-    const auto constant = [&](std::size_t i, std::int64_t otherwise) {
-      if (parts.size() <= i || parts[i].what == argument::kind::none) return otherwise;
-      if (parts[i].what != argument::kind::integer) e_.unsupported("a slice whose bounds are no constants");
-      return parts[i].integer;
-    };
-    const std::int64_t size = constant_size(d);
-    p.start = constant(0, 0);
-    p.step = constant(2, 1);
-    const std::int64_t stop = constant(1, size);
-    if (p.step < 1 || p.start < 0) e_.unsupported("a slice that begins before 0 or steps backwards");
-    p.size = stop > p.start ? (stop - p.start + p.step - 1) / p.step : 0;
-  }
-
-  /// Whether tensor indices have dimensions of their own each, instead of broadcasting together: the value's rank says it,
-  /// and where the value is a scalar, one-dimensional ones do.
-  bool places_tensors_apart() const {
-    std::size_t lanes = 0;
-    std::size_t ranks = 0;
-    for (const index_part& p : parts_) {
-      if (p.what == index_part::kind::tensor) ranks += e_.shape_of(p.tensor).size();
-      else if (p.what != index_part::kind::scalar) ++lanes;
-    }
-    return shape_.empty() ? tensor_rank_ == 1 : shape_.size() == lanes + ranks;
-  }
-
-  /// Says which dimensions of the value each index gives.
-  void place_dimensions() {
-    bool placed = false;
-    const bool apart = places_tensors_apart();
-    for (index_part& p : parts_) {
-      p.first_dimension = rank_;
-      if (p.what == index_part::kind::block || p.what == index_part::kind::whole || p.what == index_part::kind::none) {
-        ++rank_;
-      } else if (p.what == index_part::kind::tensor && apart) {
-        rank_ += e_.shape_of(p.tensor).size();
-      } else if (p.what == index_part::kind::tensor) {
-        if (!placed) {
-          tensor_first_ = rank_;
-          rank_ += tensor_rank_;
-          placed = true;
-        }
-        p.first_dimension = tensor_first_ + tensor_rank_ - e_.shape_of(p.tensor).size();
-      }
-    }
-    for (index_part& p : parts_)
-      if (p.what == index_part::kind::whole)
-        p.block = p.first_dimension < shape_.size() && shape_.size() == rank_ ? shape_[p.first_dimension].block : -1;
-  }
-
   /// Index `i` times its stride, shaped to the access.
   expression term_of(std::size_t i) {
     const index_part& p = parts_[i];
     if (p.what == index_part::kind::none) return codegen::no_expression;
-    const expression by = stride(storage_dimension_[i]);
+    const expression by = stride(p.storage);
     expression value = p.value;
     if (e_.integer_literal(by) == std::optional<std::int64_t>(0)) {
       const bool has_lanes =
@@ -300,8 +200,7 @@ private:
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       const index_part& p = parts_[k];
       const bool tile = p.what != index_part::kind::scalar && p.what != index_part::kind::none;
-      if (k != i && tile && !is_single_lane(p) && e_.integer_literal(stride(storage_dimension_[k])) != std::optional<std::int64_t>(0))
-        return true;
+      if (k != i && tile && !is_single_lane(p) && e_.integer_literal(stride(p.storage)) != std::optional<std::int64_t>(0)) return true;
     }
     return false;
   }
@@ -350,23 +249,12 @@ private:
       for (dimension& d : only)
         if (d.block != block && std::find(b.jagged_parents.begin(), b.jagged_parents.end(), d.block) == b.jagged_parents.end())
           d.block = -1;
-      std::vector<dimension> kept = only;
-      for (dimension& d : kept)
-        if (d.block != block && d.block >= 0) parents_.push_back(d.block);
-      const expression m = e_.jagged_mask(block, only);
-      return and_mask(m);
+      return and_mask(e_.jagged_mask(block, only));
     }
     if (e_.find_tile(block) == nullptr) e_.open_whole(block);
     if (const expression m = e_.tile(block).mask; m != codegen::no_expression) and_mask(e_.along(m, at, rank_));
   }
-  std::vector<std::int32_t> parents_;
 };
-
-std::span<const argument> index_list(emitter& e, std::size_t position) {
-  const argument* a = e.argument_at(position);
-  if (a == nullptr || (a->what != argument::kind::list && a->what != argument::kind::tuple)) e.malformed("expected a list of indices");
-  return e.source->items(*a);
-}
 
 expression extra_mask(emitter& e, std::size_t position) {
   const argument* a = e.argument_at(position);
@@ -377,7 +265,7 @@ expression extra_mask(emitter& e, std::size_t position) {
 /// `load(tile, [:, None])` of a value that is no host tensor only inserts dimensions.
 void load_from_tile(triton_emitter& e) {
   std::vector<expression> items;
-  for (const argument& a : index_list(e, 1)) {
+  for (const argument& a : e.index_list(1)) {
     if (a.what == argument::kind::none) items.push_back(e.none());
     else if (a.what == argument::kind::slice) items.push_back(e.text(":"));
     else e.unsupported("a load from a tile that picks elements");
@@ -399,10 +287,6 @@ std::span<const dimension> value_shape(emitter& e, std::size_t operand) {
   const node_id n = e.operand_node(operand);
   return n == no_node ? std::span<const dimension>() : e.shape_of(n);
 }
-
-} // namespace
-
-namespace {
 
 const codegen::access_plan& plan_of_access(const emitter& e) {
   return e.plan->accesses[static_cast<std::size_t>(e.plan->access_of_node[device_ir::index(e.current)])];
@@ -486,7 +370,7 @@ void load(emitter& base, const node&) {
   if (tensor < 0) return load_from_tile(e);
   const std::int32_t loaded[] = {tensor};
   e.order_loads(loaded);
-  access_builder builder(e, tensor, index_list(e, 1), e.shape_of(e.current));
+  access_builder builder(e, tensor, e.index_list(1), e.shape_of(e.current));
   if (load_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 2));
   std::vector<expression> arguments{a.pointer};
@@ -507,7 +391,7 @@ void store(emitter& base, const node&) {
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) e.malformed("store needs a host tensor");
   e.note_store(tensor);
-  access_builder builder(e, tensor, index_list(e, 1), value_shape(e, 2));
+  access_builder builder(e, tensor, e.index_list(1), value_shape(e, 2));
   if (store_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 3));
   if (a.overlaps) e.unsupported("a store of several lanes to one element of a tensor that repeats its elements (stride 0)");
@@ -523,7 +407,7 @@ expression atomic_call(triton_emitter& e, std::string_view callee, std::size_t f
   if (tensor < 0) e.malformed("an atomic operation needs a host tensor");
   e.note_store(tensor);
   const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
-  const access a = access_builder(e, tensor, index_list(e, 1), value_shape(e, first_value)).build(codegen::no_expression);
+  const access a = access_builder(e, tensor, e.index_list(1), value_shape(e, first_value)).build(codegen::no_expression);
   std::vector<expression> arguments{a.pointer};
   for (std::size_t i = 0; i < values; ++i) arguments.push_back(e.cast(e.tile_operand(first_value + i), type));
   if (a.mask != codegen::no_expression) {
