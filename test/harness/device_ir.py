@@ -451,7 +451,9 @@ class Interpreter:
         parts = []
         for i, e in zip(indices, types):
             block = self.block_symbol(e, env)
-            if isinstance(i, Slice):
+            if i is None:
+                parts.append(("inserted", None))
+            elif isinstance(i, Slice):
                 parts.append(("slice", i))
             elif block is not None:
                 parts.append(("block", block))
@@ -459,15 +461,20 @@ class Interpreter:
                 parts.append(("tensor", i))
             else:
                 parts.append(("scalar", int(scalar(i))))
-        assert len(parts) == len(sizes), "an index a dimension"
+        assert sum(p[0] != "inserted" for p in parts) == len(sizes), "an index a dimension"
         ranks = [p[1].data.ndim for p in parts if p[0] == "tensor"]
-        lanes = sum(p[0] in ("slice", "block") for p in parts)
+        lanes = sum(p[0] in ("slice", "block", "inserted") for p in parts)
         outer = rank is not None and sum(ranks) + lanes == rank or rank is None and all(r == 1 for r in ranks)
         together = 0 if outer else max(ranks, default=0)
         total = lanes + (sum(ranks) if outer else together)
         at, first = 0, None
         offset, valid = np.zeros([1] * total, np.int64), np.ones([1] * total, bool)
-        for (kind, p), size, stride in zip(parts, sizes, strides):
+        dimensions = iter(zip(sizes, strides))
+        for kind, p in parts:
+            if kind == "inserted":
+                at += 1
+                continue
+            size, stride = next(dimensions)
             if kind == "scalar":
                 offset = offset + (p if p >= 0 else p + size) * stride
                 if not -size <= p < size and size != 1:
