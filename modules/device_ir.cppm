@@ -40,6 +40,16 @@ inline constexpr std::size_t dtype_count = 12;
   return bytes[static_cast<std::size_t>(d)];
 }
 
+/// One element in memory, `size_of(d)` little endian bytes, as a number and back. To a float: rounded to nearest, ties to even;
+/// beyond the largest number infinity, or NaN where the type has no infinity (f8e4m3fn). To an integer: the low bits; to b8:
+/// whether it is not 0. A real number must lie within 64 bits to become an integer. As a double, integers beyond 2^53 lose digits.
+[[nodiscard]] double element_to_double(dtype d, const std::byte* bytes) noexcept;
+[[nodiscard]] std::int64_t element_to_integer(dtype d, const std::byte* bytes) noexcept;
+void double_to_element(dtype d, double value, std::byte* bytes) noexcept;
+void integer_to_element(dtype d, std::int64_t value, std::byte* bytes) noexcept;
+/// `value` as an element of `d` holds it.
+[[nodiscard]] double rounded(dtype d, double value) noexcept;
+
 /// A half-open range of one of the document's arrays.
 struct range {
   std::uint32_t first = 0;

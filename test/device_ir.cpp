@@ -1,5 +1,7 @@
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -339,4 +341,39 @@ TEST_CASE("device_ir: dtypes have names both ways") {
   CHECK_FALSE(dtype_named("f8"));
   CHECK(torch_name(dtype::b8) == "bool");
   CHECK(size_of(dtype::bf16) == 2);
+}
+
+TEST_CASE("device_ir: elements of small floats are read and written to the bit") {
+  std::byte bytes[8];
+  for (const dtype d : {dtype::f16, dtype::bf16, dtype::f8e4m3fn, dtype::f8e5m2}) {
+    const int bits = 8 * size_of(d);
+    CAPTURE(name(d));
+    bool all = true;
+    for (std::int64_t pattern = 0; pattern < std::int64_t{1} << bits; ++pattern) {
+      std::memcpy(bytes, &pattern, sizeof bytes);
+      const double value = element_to_double(d, bytes);
+      std::int64_t again = 0;
+      double_to_element(d, value, reinterpret_cast<std::byte*>(&again));
+      all = all && (std::isnan(value) ? std::isnan(rounded(d, value)) : again == pattern);
+    }
+    CHECK(all);
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(rounded(dtype::f16, 65519) == 65504);
+  CHECK(rounded(dtype::f16, 65520) == infinity); // a tie, to even
+  CHECK(rounded(dtype::f16, 2049) == 2048);
+  CHECK(rounded(dtype::f16, 0x1p-25) == 0);
+  CHECK(rounded(dtype::f16, 0x1.8p-25) == 0x1p-24);
+  CHECK(rounded(dtype::bf16, -3.4e38) == -infinity);
+  CHECK(rounded(dtype::f8e5m2, 61440) == infinity);
+  CHECK(rounded(dtype::f8e4m3fn, 464) == 448);
+  CHECK(std::isnan(rounded(dtype::f8e4m3fn, 465))); // it has no infinity
+  CHECK(std::isnan(rounded(dtype::f8e4m3fn, -infinity)));
+  CHECK(std::signbit(rounded(dtype::f8e4m3fn, -0.0)));
+  CHECK(rounded(dtype::i8, -3.7) == -3);
+  CHECK(rounded(dtype::b8, 12) == 1);
+  integer_to_element(dtype::u8, 511, bytes);
+  CHECK(element_to_integer(dtype::u8, bytes) == 255);
+  integer_to_element(dtype::i16, 40000, bytes);
+  CHECK(element_to_integer(dtype::i16, bytes) == 40000 - 65536);
 }

@@ -1,12 +1,9 @@
 #include "array.hpp"
 #include <array>
-#include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,147 +13,26 @@
 #include <fmt/ranges.h>
 #include "files.hpp"
 import muster.error;
+import muster.device_ir;
 
 namespace muster::tool {
 
 namespace {
 
-struct small_float {
-  int exponent_bits;
-  int mantissa_bits;
-  bool has_infinity; ///< f8e4m3fn has none: its all-ones pattern is NaN, everything else is a number
-};
+using device_ir::dtype;
 
-constexpr small_float half{5, 10, true};
-constexpr small_float bfloat{8, 7, true};
-constexpr small_float e4m3fn{4, 3, false};
-constexpr small_float e5m2{5, 2, true};
+/// As write_npy spells a dtype.
+constexpr std::array<std::string_view, device_ir::dtype_count> numpy_names{"<f8", "<f4", "<f2", "|V2", "|V1", "|V1",
+                                                                           "<i8", "<i4", "<i2", "|i1", "|u1", "|b1"};
 
-double decode(const small_float& f, std::uint32_t bits) {
-  const int bias = (1 << (f.exponent_bits - 1)) - 1;
-  const std::uint32_t mantissa_mask = (1U << f.mantissa_bits) - 1U;
-  const std::uint32_t exponent_mask = (1U << f.exponent_bits) - 1U;
-  const std::uint32_t mantissa = bits & mantissa_mask;
-  const std::uint32_t exponent = (bits >> f.mantissa_bits) & exponent_mask;
-  const double sign = ((bits >> (f.mantissa_bits + f.exponent_bits)) & 1U) != 0 ? -1.0 : 1.0;
-  if (exponent == exponent_mask) {
-    if (f.has_infinity) return mantissa == 0 ? sign * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-    if (mantissa == mantissa_mask) return std::numeric_limits<double>::quiet_NaN();
-  }
-  if (exponent == 0) return sign * std::ldexp(static_cast<double>(mantissa), 1 - bias - f.mantissa_bits);
-  return sign * std::ldexp(static_cast<double>(mantissa + mantissa_mask + 1U), static_cast<int>(exponent) - bias - f.mantissa_bits);
-}
+std::string_view numpy_name(dtype d) { return numpy_names[static_cast<std::size_t>(d)]; }
 
-/// Rounded to nearest, ties to even. Beyond the largest number: infinity, or NaN where the format has no infinity.
-std::uint32_t encode(const small_float& f, double value) {
-  const int bias = (1 << (f.exponent_bits - 1)) - 1;
-  const std::uint32_t exponent_mask = (1U << f.exponent_bits) - 1U;
-  const std::uint32_t mantissa_mask = (1U << f.mantissa_bits) - 1U;
-  const std::uint32_t sign = std::signbit(value) ? 1U << (f.mantissa_bits + f.exponent_bits) : 0U;
-  const std::uint32_t nan = (exponent_mask << f.mantissa_bits) | (f.has_infinity ? 1U << (f.mantissa_bits - 1) : mantissa_mask);
-  const std::uint32_t too_large = f.has_infinity ? exponent_mask << f.mantissa_bits : nan;
-  if (std::isnan(value)) return sign | nan;
-  if (std::isinf(value)) return sign | too_large;
-  const double magnitude = std::fabs(value);
-  int exponent = 0;
-  if (magnitude != 0) std::frexp(magnitude, &exponent);
-  const int lowest = 1 - bias;
-  const int scale = std::max(exponent - 1, lowest) - f.mantissa_bits;
-  const double steps = std::nearbyint(std::ldexp(magnitude, -scale)); // the current rounding mode is to nearest even
-  std::uint32_t bits = 0;
-  const double implicit = static_cast<double>(mantissa_mask + 1U);
-  if (steps < implicit) {
-    bits = static_cast<std::uint32_t>(steps); // subnormal or zero
-  } else {
-    const bool carried = steps >= 2 * implicit;
-    const std::uint32_t mantissa = static_cast<std::uint32_t>(carried ? steps / 2 : steps) & mantissa_mask;
-    const int biased = scale + f.mantissa_bits + bias + (carried ? 1 : 0);
-    const bool overflows = biased > static_cast<int>(exponent_mask) || (f.has_infinity && biased == static_cast<int>(exponent_mask)) ||
-                           (!f.has_infinity && biased == static_cast<int>(exponent_mask) && mantissa == mantissa_mask);
-    bits = overflows ? too_large : (static_cast<std::uint32_t>(biased) << f.mantissa_bits) | mantissa;
-  }
-  return sign | bits;
-}
-
-struct element_type {
-  std::string_view name;
-  std::size_t size;
-  bool real;
-  const small_float* small;
-  std::string_view numpy; ///< as write_npy spells it
-};
-
-constexpr std::array<element_type, 12> element_types{{
-    {"f64", 8, true, nullptr, "<f8"},
-    {"f32", 4, true, nullptr, "<f4"},
-    {"f16", 2, true, &half, "<f2"},
-    {"bf16", 2, true, &bfloat, "|V2"},
-    {"f8e4m3fn", 1, true, &e4m3fn, "|V1"},
-    {"f8e5m2", 1, true, &e5m2, "|V1"},
-    {"i64", 8, false, nullptr, "<i8"},
-    {"i32", 4, false, nullptr, "<i4"},
-    {"i16", 2, false, nullptr, "<i2"},
-    {"i8", 1, false, nullptr, "|i1"},
-    {"u8", 1, false, nullptr, "|u1"},
-    {"b8", 1, false, nullptr, "|b1"},
-}};
-
-const element_type& type_named(std::string_view dtype) {
-  for (const element_type& t : element_types)
-    if (t.name == dtype) return t;
-  throw IoError("use", std::string(dtype), "it is no element type");
-}
-
-template <class T> T load(const std::byte* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
-template <class T> void save(T value, std::byte* bytes) { std::memcpy(bytes, &value, sizeof value); }
-
-std::int64_t load_integer(const element_type& t, const std::byte* bytes) {
-  if (t.name == "i64") return load<std::int64_t>(bytes);
-  if (t.name == "i32") return load<std::int32_t>(bytes);
-  if (t.name == "i16") return load<std::int16_t>(bytes);
-  if (t.name == "i8") return load<std::int8_t>(bytes);
-  return load<std::uint8_t>(bytes);
+dtype type_named(std::string_view name) {
+  if (const auto d = device_ir::dtype_named(name)) return *d;
+  throw IoError("use", std::string(name), "it is no element type");
 }
 
 } // namespace
-
-std::size_t element_size(std::string_view dtype) { return type_named(dtype).size; }
-bool is_float_dtype(std::string_view dtype) { return type_named(dtype).real; }
-
-double element_to_double(std::string_view dtype, const std::byte* bytes) {
-  const element_type& t = type_named(dtype);
-  if (!t.real) return static_cast<double>(load_integer(t, bytes));
-  if (t.small != nullptr) return decode(*t.small, t.size == 2 ? load<std::uint16_t>(bytes) : load<std::uint8_t>(bytes));
-  return t.size == 8 ? load<double>(bytes) : static_cast<double>(load<float>(bytes));
-}
-
-void double_to_element(std::string_view dtype, double value, std::byte* bytes) {
-  const element_type& t = type_named(dtype);
-  if (!t.real) return integer_to_element(dtype, static_cast<std::int64_t>(value), bytes);
-  if (t.small != nullptr) {
-    const std::uint32_t bits = encode(*t.small, value);
-    if (t.size == 2) save(static_cast<std::uint16_t>(bits), bytes);
-    else save(static_cast<std::uint8_t>(bits), bytes);
-  } else if (t.size == 8) {
-    save(value, bytes);
-  } else {
-    save(static_cast<float>(value), bytes);
-  }
-}
-
-void integer_to_element(std::string_view dtype, std::int64_t value, std::byte* bytes) {
-  const element_type& t = type_named(dtype);
-  if (t.real) return double_to_element(dtype, static_cast<double>(value), bytes);
-  if (t.name == "b8") save(static_cast<std::uint8_t>(value != 0 ? 1 : 0), bytes);
-  else std::memcpy(bytes, &value, t.size); // little endian: the low bytes come first
-}
-
-static_assert(std::endian::native == std::endian::little, "NumPy files are read and written as little endian");
 
 std::size_t array::count() const {
   std::size_t n = 1;
@@ -277,19 +153,17 @@ npy_header read_header(const std::string& path, const std::string& file) {
 }
 
 /// The element type of a NumPy `descr`, seen by one who wants `wanted`.
-const element_type* type_of_descr(std::string_view descr, const element_type& wanted) {
+std::optional<dtype> type_of_descr(std::string_view descr, dtype wanted) {
   if (descr.starts_with('=')) descr.remove_prefix(1);
   const auto same = [&](std::string_view numpy) {
     return descr == numpy || (descr.size() == 2 && numpy.substr(1) == descr) ||
            (descr.size() == 3 && descr.substr(1) == numpy.substr(1) && numpy[0] == '|');
   };
   const bool raw = descr == "|V2" || descr == "<V2" || descr == "<u2" || descr == "|V1" || descr == "|u1";
-  if (raw && (wanted.name == "bf16" || wanted.small == &e4m3fn || wanted.small == &e5m2) &&
-      static_cast<std::size_t>(descr.back() - '0') == wanted.size)
-    return &wanted;
-  for (const element_type& t : element_types)
-    if (!t.numpy.starts_with("|V") && same(t.numpy)) return &t;
-  return nullptr;
+  if (raw && numpy_name(wanted).starts_with("|V") && descr.back() - '0' == device_ir::size_of(wanted)) return wanted;
+  for (std::size_t i = 0; i < numpy_names.size(); ++i)
+    if (!numpy_names[i].starts_with("|V") && same(numpy_names[i])) return static_cast<dtype>(i);
+  return std::nullopt;
 }
 
 std::vector<std::byte> in_c_order(const npy_header& h, std::vector<std::byte> bytes, std::size_t size) {
@@ -308,48 +182,49 @@ std::vector<std::byte> in_c_order(const npy_header& h, std::vector<std::byte> by
   return result;
 }
 
-void convert_element(const std::string& path, const element_type& from, const element_type& to, const std::byte* source,
-                     std::byte* target) {
-  if (to.real) return double_to_element(to.name, element_to_double(from.name, source), target);
-  const std::int64_t value = load_integer(from, source);
-  integer_to_element(to.name, value, target);
-  if (load_integer(to, target) != value) throw IoError("read", path, fmt::format("the value {} does not fit {}", value, to.name));
+void convert_element(const std::string& path, dtype from, dtype to, const std::byte* source, std::byte* target) {
+  if (device_ir::is_float(to)) return device_ir::double_to_element(to, device_ir::element_to_double(from, source), target);
+  const std::int64_t value = device_ir::element_to_integer(from, source);
+  device_ir::integer_to_element(to, value, target);
+  if (device_ir::element_to_integer(to, target) != value)
+    throw IoError("read", path, fmt::format("the value {} does not fit {}", value, device_ir::name(to)));
 }
 
 } // namespace
 
-array read_npy(const std::string& path, std::string_view dtype) {
+array read_npy(const std::string& path, std::string_view dtype_name) {
   const std::string file = read_file(path);
   const npy_header h = read_header(path, file);
-  const element_type& wanted = type_named(dtype);
-  const element_type* from = type_of_descr(h.descr, wanted);
-  if (from == nullptr || (from->real && !wanted.real) || (!from->real && wanted.real))
-    throw IoError("read", path, fmt::format("its element type is '{}', which does not convert to {}", h.descr, dtype));
-  array a{std::string(dtype), h.shape, {}};
+  const dtype wanted = type_named(dtype_name);
+  const std::optional<dtype> from = type_of_descr(h.descr, wanted);
+  if (!from || device_ir::is_float(*from) != device_ir::is_float(wanted))
+    throw IoError("read", path, fmt::format("its element type is '{}', which does not convert to {}", h.descr, dtype_name));
+  const auto size = static_cast<std::size_t>(device_ir::size_of(*from));
+  const auto wanted_size = static_cast<std::size_t>(device_ir::size_of(wanted));
+  array a{std::string(dtype_name), h.shape, {}};
   std::size_t count = 1;
-  for (const std::int64_t size : h.shape)
-    if (__builtin_mul_overflow(count, static_cast<std::size_t>(size), &count) || count > (std::size_t{1} << 40U))
+  for (const std::int64_t n : h.shape)
+    if (__builtin_mul_overflow(count, static_cast<std::size_t>(n), &count) || count > (std::size_t{1} << 40U))
       throw IoError("read", path, "its shape is too large");
-  if (file.size() - h.data_offset < count * from->size)
+  if (file.size() - h.data_offset < count * size)
     throw IoError("read", path,
-                  fmt::format("the file ends early: {} elements of {} bytes were promised, {} bytes are there", count, from->size,
+                  fmt::format("the file ends early: {} elements of {} bytes were promised, {} bytes are there", count, size,
                               file.size() - h.data_offset));
-  std::vector<std::byte> raw(count * from->size);
+  std::vector<std::byte> raw(count * size);
   if (!raw.empty()) std::memcpy(raw.data(), file.data() + h.data_offset, raw.size());
-  raw = in_c_order(h, std::move(raw), from->size);
-  if (from == &wanted) {
+  raw = in_c_order(h, std::move(raw), size);
+  if (*from == wanted) {
     a.bytes = std::move(raw);
     return a;
   }
-  a.bytes.resize(count * wanted.size);
-  for (std::size_t i = 0; i < count; ++i)
-    convert_element(path, *from, wanted, raw.data() + i * from->size, a.bytes.data() + i * wanted.size);
+  a.bytes.resize(count * wanted_size);
+  for (std::size_t i = 0; i < count; ++i) convert_element(path, *from, wanted, raw.data() + i * size, a.bytes.data() + i * wanted_size);
   return a;
 }
 
 void write_npy(const std::string& path, const array& a) {
   std::string shape = fmt::format("({}{})", fmt::join(a.shape, ", "), a.shape.size() == 1 ? "," : "");
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type_named(a.dtype).numpy, shape);
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", numpy_name(type_named(a.dtype)), shape);
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
   std::string file("\x93NUMPY\x01\x00", 8);

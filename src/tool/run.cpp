@@ -60,7 +60,9 @@ struct tensor {
   std::vector<std::byte> storage; ///< elements at their strides
   std::vector<std::byte> initial; ///< what every run starts from
   std::optional<array> given;
-  std::string dtype;
+  device_ir::dtype element = device_ir::dtype::f32;
+
+  [[nodiscard]] std::size_t element_size() const { return static_cast<std::size_t>(device_ir::size_of(element)); }
 };
 
 /// Everything that one run needs, made from the document and the command line.
@@ -73,7 +75,7 @@ public:
     tensors_.resize(d_.tensors.size());
     for (std::size_t i = 0; i < d_.tensors.size(); ++i) {
       tensors_[i].declaration = &d_.tensors[i];
-      tensors_[i].dtype = device_ir::name(d_.tensors[i].element);
+      tensors_[i].element = d_.tensors[i].element;
     }
     for (const auto& [name, file] : options_.outputs) (void)find(name, "--output");
     read_inputs();
@@ -128,7 +130,7 @@ private:
   void read_inputs() {
     for (const auto& [name, file] : options_.inputs) {
       tensor& t = find(name, "--input");
-      t.given = read_npy(file, t.dtype);
+      t.given = read_npy(file, device_ir::name(t.element));
       if (t.given->shape.size() != d_.sizes(*t.declaration).size())
         throw Error(fmt::format("--input {}: '{}' has {} dimensions, the document says {}", name, file, t.given->shape.size(),
                                 d_.sizes(*t.declaration).size()));
@@ -231,7 +233,7 @@ private:
       t.sizes.push_back(size);
       t.strides.push_back(stride);
     }
-    t.storage.assign(static_cast<std::size_t>(empty ? 0 : last + 1) * element_size(t.dtype), std::byte{0});
+    t.storage.assign(static_cast<std::size_t>(empty ? 0 : last + 1) * t.element_size(), std::byte{0});
   }
 
   /// Calls `visit(offset of the element, its number in C order)` for every element.
@@ -254,16 +256,16 @@ private:
   }
 
   void fill(tensor& t, std::size_t position) {
-    const std::size_t size = element_size(t.dtype);
+    const std::size_t size = t.element_size();
     if (t.given) {
       for_each(t, [&](std::size_t offset, std::size_t n) {
         std::memcpy(t.storage.data() + offset * size, t.given->bytes.data() + n * size, size);
       });
     } else if (is_read(position)) {
       random_values random(options_.seed * 1000003U + position + 1);
-      if (is_float_dtype(t.dtype))
+      if (device_ir::is_float(t.element))
         for_each(t, [&](std::size_t offset, std::size_t) {
-          double_to_element(t.dtype, random.unit() * 2 - 1, t.storage.data() + offset * size);
+          device_ir::double_to_element(t.element, random.unit() * 2 - 1, t.storage.data() + offset * size);
         });
       else fill_integers(t, position, random);
     }
@@ -271,16 +273,16 @@ private:
   }
 
   void fill_integers(tensor& t, std::size_t position, random_values& random) {
-    const std::size_t size = element_size(t.dtype);
+    const std::size_t size = t.element_size();
     const index_use use = use_of(position);
     if (use.decides_more)
       throw Error(fmt::format(
           "The values of '{}' decide which addresses or how many iterations the kernel takes: random ones would read outside its "
           "tensors. Give them with --input {}=FILE.npy",
           t.declaration->name, t.declaration->name));
-    const std::uint64_t bound = use.bound > 0 ? static_cast<std::uint64_t>(use.bound) : t.dtype == "b8" ? 2U : 100U;
+    const std::uint64_t bound = use.bound > 0 ? static_cast<std::uint64_t>(use.bound) : t.element == device_ir::dtype::b8 ? 2U : 100U;
     for_each(t, [&](std::size_t offset, std::size_t) {
-      integer_to_element(t.dtype, static_cast<std::int64_t>(random.next() % bound), t.storage.data() + offset * size);
+      device_ir::integer_to_element(t.element, static_cast<std::int64_t>(random.next() % bound), t.storage.data() + offset * size);
     });
   }
 
@@ -408,23 +410,24 @@ private:
   // -- results
 
   static array in_order(const tensor& t) {
-    array a{t.dtype, t.sizes, {}};
-    const std::size_t size = element_size(t.dtype);
+    array a{std::string(device_ir::name(t.element)), t.sizes, {}};
+    const std::size_t size = t.element_size();
     a.bytes.resize(a.count() * size);
     for_each(t, [&](std::size_t offset, std::size_t n) { std::memcpy(a.bytes.data() + n * size, t.storage.data() + offset * size, size); });
     return a;
   }
 
   static void print_checksum(const tensor& t) {
-    const std::size_t size = element_size(t.dtype);
+    const std::size_t size = t.element_size();
     std::uint64_t hash = 0xcbf29ce484222325ULL;
     double sum = 0;
     for_each(t, [&](std::size_t offset, std::size_t) {
       const std::byte* element = t.storage.data() + offset * size;
-      sum += element_to_double(t.dtype, element);
+      sum += device_ir::element_to_double(t.element, element);
       for (std::size_t b = 0; b < size; ++b) hash = (hash ^ static_cast<std::uint64_t>(element[b])) * 0x100000001b3ULL;
     });
-    fmt::print("  {} {}[{}]  sum {:.9g}  checksum {:016x}\n", t.declaration->name, t.dtype, fmt::join(t.sizes, ", "), sum, hash);
+    fmt::print("  {} {}[{}]  sum {:.9g}  checksum {:016x}\n", t.declaration->name, device_ir::name(t.element), fmt::join(t.sizes, ", "),
+               sum, hash);
   }
 };
 

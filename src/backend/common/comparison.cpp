@@ -1,6 +1,4 @@
 module;
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -37,26 +35,13 @@ double largest_of(dtype type) {
   }
 }
 
-/// The number of f16 or bf16 that is nearest, halves to even, by way of f32 as torch converts.
-double nearest(double v, dtype type) {
-  const bool half = type == dtype::f16;
-  const int digits = half ? 11 : 8;
-  const int least_exponent = half ? -13 : -125; // of the smallest normal number, as frexp has it
-  const double single = static_cast<double>(static_cast<float>(v));
-  if (single == 0 || !std::isfinite(single)) return single;
-  int exponent = 0;
-  (void)std::frexp(single, &exponent);
-  const int unit = std::max(exponent, least_exponent) - digits;
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(single, -unit)), unit);
-  return std::fabs(rounded) > largest_of(type) ? std::copysign(std::numeric_limits<double>::infinity(), v) : rounded;
-}
-
 /// A literal that is compared with a narrow float is one itself, whatever type the comparison is made in.
 expression comparable(emitter& e, expression x, const codegen::expression_node& other) {
   const codegen::expression_node n = e.at(x);
   const bool number = n.what == codegen::expression_kind::real || n.what == codegen::expression_kind::integer;
   if (!number || !n.weak || !other.typed || other.weak || (other.type != dtype::f16 && other.type != dtype::bf16)) return x;
-  return e.real(nearest(n.what == codegen::expression_kind::real ? n.real : static_cast<double>(n.integer), other.type), other.type);
+  const double value = n.what == codegen::expression_kind::real ? n.real : static_cast<double>(n.integer);
+  return e.real(device_ir::rounded(other.type, device_ir::rounded(dtype::f32, value)), other.type); // by way of f32, as torch converts
 }
 
 } // namespace
