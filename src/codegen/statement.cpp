@@ -3,7 +3,6 @@ module;
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,36 +67,11 @@ private:
   std::uint64_t now_ = 0;
   const dialect* reserved_of_ = nullptr;
 
-  template <class Word> static std::uint64_t word_at(const char* from) {
-    Word w;
-    std::memcpy(&w, from, sizeof w);
-    return w;
-  }
-
-  static std::uint64_t hash(std::string_view name) {
-    const char* const first = name.data();
-    const std::size_t size = name.size();
-    std::uint64_t h = size;
-    const auto mix = [&](std::uint64_t w) {
-      h = (h ^ w) * 0x9E3779B97F4A7C15U;
-      h ^= h >> 32U;
-    };
-    if (size >= 8) {
-      for (std::size_t at = 0; at + 8 <= size; at += 8) mix(word_at<std::uint64_t>(first + at));
-      if (size % 8 != 0) mix(word_at<std::uint64_t>(first + size - 8));
-    } else if (size >= 4) {
-      mix(word_at<std::uint32_t>(first) | word_at<std::uint32_t>(first + size - 4) << 32U);
-    } else {
-      for (const char c : name) mix(static_cast<unsigned char>(c));
-    }
-    return h;
-  }
-
   bool is_empty(const slot& s) const { return !s.reserved && s.kernel != now_; }
 
   /// Where a name is, or would be put.
   slot& place_of(std::string_view name) {
-    std::size_t at = hash(name) & (slots_.size() - 1);
+    std::size_t at = detail::hash_whole(name) & (slots_.size() - 1);
     while (!is_empty(slots_[at]) && slots_[at].name != name) at = (at + 1) & (slots_.size() - 1);
     return slots_[at];
   }
