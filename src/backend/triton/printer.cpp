@@ -475,10 +475,13 @@ private:
         if (id < block_sizes_in_use_.size()) block_sizes_in_use_[id] = true;
         continue;
       }
-      for (std::size_t i = 0; i < module_functions.size(); ++i)
-        if (module_functions[i].name == word) functions_in_use_[i] = true;
+      for (std::size_t i = 0; i < module_functions.size(); ++i) {
+        if (module_functions[i].name != word || functions_in_use_[i]) continue;
+        functions_in_use_[i] = true;
+        find_own_names(module_functions[i].source);
+      }
     }
-    uses_libdevice_ = uses_libdevice_ || text.find("libdevice.") != std::string_view::npos || text.find("_tanh(") != std::string_view::npos;
+    uses_libdevice_ = uses_libdevice_ || text.find("libdevice.") != std::string_view::npos;
   }
 
   void write_imports() {
@@ -544,8 +547,9 @@ private:
 
   void write_launch_of(const kernel& k, std::string options) {
     line("    grid = ({})", grid_of(k));
-    const std::string indent(never_empty(k) ? 4 : 8, ' ');
-    if (!never_empty(k)) line("    if all(grid):");
+    const bool always = never_empty(k) || persistent(); // a persistent grid's size does not depend on the tensors'
+    const std::string indent(always ? 4 : 8, ' ');
+    if (!always) line("    if all(grid):");
     for (const descriptor& d : e_.descriptors)
       if (std::find(k.arguments.begin(), k.arguments.end(), e_.name_of(d.name)) != k.arguments.end()) write_descriptor(d, indent);
     if (k.arguments.empty() && options.starts_with(", ")) options.erase(0, 2);
