@@ -1,6 +1,7 @@
 """Times emitted Triton kernels beside the kernels that Helion generates for the same device IR and configs, on one GPU.
 
-usage: compare_helion.py MUSTER EXPORT EXAMPLES DOCUMENTS [--only REGEX] [--random N] [--out FOLDER]
+usage: compare_helion.py MUSTER EXPORT EXAMPLES DOCUMENTS [--example REGEX] [--only REGEX]
+                         [--random N] [--out FOLDER]
 
 MUSTER: the tool; EXPORT: the module that writes a bound kernel as a device IR document; EXAMPLES: Helion's folder of examples;
 DOCUMENTS: a folder of documents exported from them, MODULE.KERNEL.N[.VARIANT].txt, whose configs are taken; an example
@@ -119,8 +120,8 @@ class Launch:
 
 
 def dtype_of(t):
-    return {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-            "uint8": "u8", "bool": "b8", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}[str(t.dtype).removeprefix("torch.")]
+    return {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16", "int32": "i32",
+            "int64": "i64", "uint8": "u8", "bool": "b8", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}[str(t.dtype).removeprefix("torch.")]
 
 
 def fits(declared, t):
@@ -247,14 +248,11 @@ class Pair:
             placed[name].view(torch.uint8).fill_(77) if placed[name].is_contiguous() else placed[name].fill_(1)
         before = {p: (t, t.clone()) for p, (t, _) in before.items()}
         results = []
-        self.compile_s = []
         for f in (self.theirs, self.ours):
             restore()
             torch.cuda.synchronize()
-            started = time.perf_counter()
             f()
             torch.cuda.synchronize()
-            self.compile_s.append(time.perf_counter() - started)
             results.append([t.clone() for t, _ in before.values()])
         restore()
         self.worst, self.stored = 0.0, 0
@@ -346,7 +344,7 @@ def child(example, options, pipe):
     pipe.recv()
     for p in pairs:
         try:
-            pipe.send((p.document.name, p.worst, p.stored, p.peer_ms, *p.time(), p.compile_s, p.document.text, p.peer_code, p.code))
+            pipe.send((p.document.name, p.worst, p.stored, p.peer_ms, *p.time(), p.document.text, p.peer_code, p.code))
         except BaseException as error:
             traceback.print_exc()
             pipe.send((p.document.name, f"timing: {type(error).__name__}: {str(error)[:300]}"))
@@ -357,7 +355,8 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("muster", "export", "examples", "documents"):
         parser.add_argument(name, type=Path)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--example", default="", metavar="REGEX", help="examples by file name")
+    parser.add_argument("--only", default="", metavar="REGEX", help="kernels by document name")
     parser.add_argument("--random", type=int, default=0, help="random configs a kernel")
     parser.add_argument("--most", type=int, default=8, help="specialisations of one kernel")
     parser.add_argument("--unseen", action="store_true", help="only the examples that no document was exported from")
@@ -366,7 +365,7 @@ def main():
     options = parser.parse_args()
     known = {p.stem.split(".")[0] for p in options.documents.glob("*.txt")}
     examples = [p for p in sorted(options.examples.glob("*.py")) if "def main" in p.read_text() and (p.stem in known) != options.unseen
-                and re.search(options.only.split("\\.")[0], p.stem)]
+                and re.search(options.example, p.stem)]
     started = time.time()
     context = multiprocessing.get_context("fork")
     children = []
@@ -399,17 +398,17 @@ def main():
         except EOFError:
             problems.append((name, "the process ended while timing"))
         process.join(5)
-    lines = ["document\tdifference\tstored\tpeer_codegen_ms\tpeer_us\tours_us\tratio\tpeer_compile_s\tours_compile_s"]
+    lines = ["document\tdifference\tstored\tpeer_codegen_ms\tpeer_us\tours_us\tratio"]
     rows.sort(key=lambda r: r[6])
-    for name, worst, stored, peer_ms, theirs, ours, ratio, compile_s, *_ in rows:
-        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{peer_ms:.1f}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}\t{compile_s[0]:.1f}\t{compile_s[1]:.1f}")
+    for name, worst, stored, peer_ms, theirs, ours, ratio, *_ in rows:
+        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{peer_ms:.1f}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}")
     lines += [f"problem\t{n}\t{r}" for n, r in problems]
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         Path(options.out, "compare.tsv").write_text("\n".join(lines) + "\n")
-        Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[8]}" for r in rows))
-        Path(options.out, "sources.txt").write_text("".join(f"==== {r[0]} {r[6]:.3f} {r[1]:.2e}\n---- peer\n{r[9]}\n---- ours\n{r[10]}\n" for r in rows
-                                                            if r[6] > 1.03 or r[1] > 0.01))
+        Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[7]}" for r in rows))
+        Path(options.out, "sources.txt").write_text("".join(
+            f"==== {r[0]} {r[6]:.3f} {r[1]:.2e}\n---- peer\n{r[8]}\n---- ours\n{r[9]}\n" for r in rows if r[6] > 1.03 or r[1] > 0.01))
     print("\n".join(lines))
     if rows:
         ratios = [r[6] for r in rows]
