@@ -608,23 +608,28 @@ TEST_SUITE("codegen: plan") {
   /// Whether some tile of `lanes` lanes reaches beyond `extent`.
   bool reaches_beyond(std::int64_t extent, std::int64_t lanes) { return extent % lanes != 0; }
 
-  TEST_CASE("a mask is left out exactly where a tile divides the extent") {
-    std::size_t masked = 0;
-    std::size_t unmasked = 0;
-    std::vector<fs::path> files = documents::own();
-    for (const fs::path& f : documents::recorded()) files.push_back(f);
-    for (const fs::path& file : files) {
+  /// Calls `f` with every document and its plan.
+  void for_every_plan(auto f) {
+    for (const fs::path& file : documents::all()) {
       CAPTURE(file);
       const device_ir::document d = device_ir::parse(documents::read(file), file.filename().string());
       codegen::kernel_plan plan;
       codegen::make_plan(plan, d, d.config);
+      f(d, plan);
+    }
+  }
+
+  TEST_CASE("a mask is left out exactly where a tile divides the extent") {
+    std::size_t masked = 0;
+    std::size_t unmasked = 0;
+    for_every_plan([&](const device_ir::document&, const codegen::kernel_plan& plan) {
       for (const codegen::block_plan& b : plan.blocks) {
         if (b.role == codegen::block_role::unused || b.jagged || b.block_size == 0 || !b.constant_extent) continue;
         CAPTURE(b.id);
         CHECK(b.mask == reaches_beyond(*b.constant_extent, b.block_size));
         ++(b.mask ? masked : unmasked);
       }
-    }
+    });
     CHECK(masked > 0);
     CHECK(unmasked > 0);
   }
@@ -683,13 +688,7 @@ TEST_SUITE("codegen: plan") {
 
   TEST_CASE("which block is which, for every document") {
     std::map<codegen::block_role, int> seen;
-    std::vector<fs::path> files = documents::own();
-    for (const fs::path& f : documents::recorded()) files.push_back(f);
-    for (const fs::path& file : files) {
-      CAPTURE(file);
-      const device_ir::document d = device_ir::parse(documents::read(file), file.filename().string());
-      codegen::kernel_plan plan;
-      codegen::make_plan(plan, d, d.config);
+    for_every_plan([&](const device_ir::document& d, const codegen::kernel_plan& plan) {
       for (const device_ir::block& b : d.blocks) {
         CAPTURE(b.id);
         const codegen::block_plan* p = plan.find_block(b.id);
@@ -719,7 +718,7 @@ TEST_SUITE("codegen: plan") {
         CHECK(r->l2_grouping == group);
         CHECK(r->phase == g.phase);
       }
-    }
+    });
     CHECK(seen[codegen::block_role::grid] > 0);
     CHECK(seen[codegen::block_role::loop] > 0);
     CHECK(seen[codegen::block_role::whole] > 0);
@@ -851,9 +850,7 @@ TEST_SUITE("codegen: generator") {
   TEST_CASE("every document gives the same bytes again, from one generator and from two") {
     codegen::generator one = builtin_generator();
     codegen::generator two = builtin_generator();
-    std::vector<fs::path> files = documents::own();
-    for (const fs::path& f : documents::recorded()) files.push_back(f);
-    for (const fs::path& file : files) {
+    for (const fs::path& file : documents::all()) {
       CAPTURE(file);
       const device_ir::document d = device_ir::parse(documents::read(file), file.filename().string());
       for (const std::string_view backend : {"triton", "cpu"}) {

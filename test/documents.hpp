@@ -39,4 +39,12 @@ inline std::vector<std::filesystem::path> recorded() {
   return files;
 }
 
+/// The own ones, then the recorded ones.
+inline std::vector<std::filesystem::path> all() {
+  std::vector<std::filesystem::path> files = own();
+  const std::vector<std::filesystem::path> others = recorded();
+  files.insert(files.end(), others.begin(), others.end());
+  return files;
+}
+
 } // namespace documents

@@ -1,17 +1,6 @@
 // expected-no-diagnostics
-#include <cstdint>
-import muster.registry;
+#include "two_extensions.hpp"
 
-enum class op : std::uint16_t { load, store, dot, softcap, again };
-using handler = void();
-void softcap_one();
-void softcap_two();
-
-constexpr muster::operation_set<op> operations{{{op::load, "load"}, {op::store, "store"}, {op::dot, "dot"}}};
-namespace one {
-constexpr muster::operation_entry<op> entries[] = {{op::softcap, "softcap"}};
-constexpr muster::handler_row<op, handler> rows[] = {{op::softcap, softcap_one}};
-} // namespace one
 namespace two {
 constexpr muster::operation_entry<op> entries[] = {{op::again, "again"}};
 constexpr muster::handler_row<op, handler> rows[] = {{op::again, softcap_two}};
