@@ -521,8 +521,8 @@ public:
   [[nodiscard]] expression subscript(expression object, std::initializer_list<expression> items);
   [[nodiscard]] expression tuple(std::span<const expression> items);
   [[nodiscard]] expression list(std::span<const expression> items);
-  /// An operator. Folds constants and neutral operands of integers (x+0, x*1; not x*0, which may have a tile's shape); the result's type is torch's promotion
-  /// (comparisons: b8).
+  /// An operator. Folds constants and neutral operands of integers (x+0, x*1; not x*0, which may have a tile's shape); the
+  /// result's type is torch's promotion (comparisons: b8).
   [[nodiscard]] expression unary(op o, expression a);
   [[nodiscard]] expression binary(op o, expression a, expression b);
   [[nodiscard]] expression select(expression test, expression a, expression b);
