@@ -1,7 +1,7 @@
 """Times emitted Triton kernels beside the kernels that Helion generates for the same device IR and configs, on one GPU.
 
 usage: compare_helion.py MUSTER EXPORT EXAMPLES DOCUMENTS [--example REGEX] [--only REGEX]
-                         [--random N] [--out FOLDER]
+                         [--library FILE] [--random N] [--out FOLDER]
 
 MUSTER: the tool; EXPORT: the module that writes a bound kernel as a device IR document; EXAMPLES: Helion's folder of examples;
 DOCUMENTS: a folder of documents exported from them, MODULE.KERNEL.N[.VARIANT].txt, whose configs are taken; an example
@@ -14,6 +14,7 @@ timing.
 """
 
 import argparse
+import ctypes
 import importlib.util
 import inspect
 import json
@@ -92,6 +93,31 @@ def catch_calls(example):
         print(f"  {example.stem}: main: {type(error).__name__}: {str(error)[:300]}", flush=True)
     BoundKernel.__call__ = original
     return calls
+
+
+class Library:
+    """muster's code generator in this process, through its C interface."""
+
+    def __init__(self, path):
+        self.functions = ctypes.CDLL(path)
+        self.functions.muster_last_error_message.restype = ctypes.c_char_p
+
+    def codegen(self, text):
+        source = ctypes.c_void_p()
+        status = self.functions.muster_codegen(text, ctypes.c_size_t(len(text)), None, b"triton", None, ctypes.byref(source), None)
+        if status:
+            raise RuntimeError(self.functions.muster_last_error_message().decode())
+        self.functions.muster_free(source)
+
+
+def seconds(f, times):
+    """The median of some calls' times."""
+    measured = []
+    for _ in range(times):
+        started = time.perf_counter()
+        f()
+        measured.append(time.perf_counter() - started)
+    return statistics.median(measured)
 
 
 class Launch:
@@ -213,9 +239,8 @@ class Pair:
         import torch
 
         self.document = document
-        started = time.perf_counter()
-        self.peer_code = bound.to_triton_code(config)
-        self.peer_ms = (time.perf_counter() - started) * 1000
+        self.peer_codegen = lambda: bound.to_triton_code(config)
+        self.peer_code = self.peer_codegen()
         source = Path(tempfile.gettempdir(), document.name + ".py")
         written = source.with_suffix(".txt")
         written.write_text(document.text)
@@ -342,9 +367,13 @@ def child(example, options, pipe):
         problems.append((example.stem, f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")))
     pipe.send((problems, sum(same), len(same)))
     pipe.recv()
+    library = Library(options.library) if options.library else None
     for p in pairs:
         try:
-            pipe.send((p.document.name, p.worst, p.stored, p.peer_ms, *p.time(), p.document.text, p.peer_code, p.code))
+            text = p.document.text.encode()
+            peer_ms = seconds(p.peer_codegen, 1) * 1e3
+            ours_us = seconds(lambda: library.codegen(text), 21) * 1e6 if library else None
+            pipe.send((p.document.name, p.worst, p.stored, *p.time(), peer_ms, ours_us, p.document.text, p.peer_code, p.code))
         except BaseException as error:
             traceback.print_exc()
             pipe.send((p.document.name, f"timing: {type(error).__name__}: {str(error)[:300]}"))
@@ -357,6 +386,7 @@ def main():
         parser.add_argument(name, type=Path)
     parser.add_argument("--example", default="", metavar="REGEX", help="examples by file name")
     parser.add_argument("--only", default="", metavar="REGEX", help="kernels by document name")
+    parser.add_argument("--library", help="libmuster_c.so: times code generation too")
     parser.add_argument("--random", type=int, default=0, help="random configs a kernel")
     parser.add_argument("--most", type=int, default=8, help="specialisations of one kernel")
     parser.add_argument("--unseen", action="store_true", help="only the examples that no document was exported from")
@@ -398,22 +428,24 @@ def main():
         except EOFError:
             problems.append((name, "the process ended while timing"))
         process.join(5)
-    lines = ["document\tdifference\tstored\tpeer_codegen_ms\tpeer_us\tours_us\tratio"]
-    rows.sort(key=lambda r: r[6])
-    for name, worst, stored, peer_ms, theirs, ours, ratio, *_ in rows:
-        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{peer_ms:.1f}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}")
+    lines = ["document\tdifference\tstored\tpeer_us\tours_us\tratio\tpeer_codegen_ms\tours_codegen_us"]
+    rows.sort(key=lambda r: r[5])
+    for name, worst, stored, theirs, ours, ratio, peer_ms, ours_us, *_ in rows:
+        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}\t{peer_ms:.1f}\t{ours_us or 0:.1f}")
     lines += [f"problem\t{n}\t{r}" for n, r in problems]
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         Path(options.out, "compare.tsv").write_text("\n".join(lines) + "\n")
-        Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[7]}" for r in rows))
+        Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[8]}" for r in rows))
         Path(options.out, "sources.txt").write_text("".join(
-            f"==== {r[0]} {r[6]:.3f} {r[1]:.2e}\n---- peer\n{r[8]}\n---- ours\n{r[9]}\n" for r in rows if r[6] > 1.03 or r[1] > 0.01))
+            f"==== {r[0]} {r[5]:.3f} {r[1]:.2e}\n---- peer\n{r[9]}\n---- ours\n{r[10]}\n" for r in rows if r[5] > 1.03 or r[1] > 0.01))
     print("\n".join(lines))
     if rows:
-        ratios = [r[6] for r in rows]
+        ratios = [r[5] for r in rows]
         print(f"{len(rows)} kernels; ratio ours/theirs: median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}, "
               f"over 1.05: {sum(r > 1.05 for r in ratios)}; results that differ by more than 2%: {[r[0] for r in rows if r[1] > 0.02]}")
+    if rows and options.library:
+        print(f"code generation: the peer's time over ours, text to text: median {statistics.median(r[6] * 1e3 / r[7] for r in rows):.0f}")
     return 1 if problems else 0
 
 
