@@ -84,6 +84,8 @@ public:
   [[nodiscard]] expression reduce(operation by, expression x, std::span<const std::int64_t> dims, std::size_t rank, bool keep);
   /// Whether the node is the partial result of a rolled reduction that accumulates lanes.
   [[nodiscard]] bool accumulates_lanes(device_ir::node_id n) const;
+  /// Whether what is emitted now runs in a loop whose loads Triton overlaps with earlier iterations.
+  [[nodiscard]] bool in_pipeline() const noexcept { return !loops_.empty() && loops_.back(); }
 
   [[nodiscard]] reduction_shape reduction_of(std::size_t rank);
   void read_dims(reduction_shape& r, const device_ir::argument* dims, std::size_t rank);
@@ -120,12 +122,15 @@ public:
 private:
   void collect_loads(std::int32_t graph, std::vector<std::int32_t>& tensors) const;
   std::vector<bool> stored_; ///< by host tensor
+  std::vector<bool> loops_; ///< those that are open, outermost first: whether they are pipelined
   std::vector<device_ir::node_id> accumulating_; ///< partial results of the rolled reductions that are open
 };
 
 [[nodiscard]] std::vector<codegen::dimension> without(std::span<const codegen::dimension> shape, std::span<const std::int64_t> dims);
 /// Adds the config's options of loop `index` (grids first) to the arguments of `tl.range`.
 void append_range_options(emitter& e, std::vector<expression>& arguments, std::int32_t index);
+/// Whether Triton overlaps the loads of loop `index` with earlier iterations.
+[[nodiscard]] bool is_pipelined(const emitter& e, std::int32_t index);
 
 inline triton_emitter& self(emitter& e) { return static_cast<triton_emitter&>(e); }
 

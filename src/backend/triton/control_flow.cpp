@@ -42,6 +42,7 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
   descriptors.clear();
   widest_product = 0;
   stored_.assign(source->tensors.size(), false);
+  loops_.clear();
   accumulating_.clear();
   kernel_body = root_body = codegen::no_body;
 }
@@ -194,6 +195,7 @@ codegen::body triton_emitter::open_loop(const codegen::loop_plan& loop, std::spa
                                         std::span<const expression> ends, std::span<const expression> steps) {
   for (const codegen::accumulator& a : loop.accumulators)
     if (plan->at(a.after).live) accumulating_.push_back(a.partial);
+  loops_.push_back(is_pipelined(*this, loop.range_index));
   std::vector<std::int32_t> loads;
   collect_loads(loop.body, loads);
   order_loads(loads);
@@ -221,6 +223,7 @@ codegen::body triton_emitter::open_loop(const codegen::loop_plan& loop, std::spa
 
 void triton_emitter::close_loop(const codegen::loop_plan& loop) {
   emitter::close_loop(loop);
+  loops_.pop_back();
   for (const codegen::accumulator& a : loop.accumulators) std::erase(accumulating_, a.partial);
 }
 

@@ -643,22 +643,41 @@ std::int64_t most_stages(const emitter& e, std::int32_t index, std::int64_t unro
   return std::numeric_limits<std::int64_t>::max();
 }
 
+struct loop_options {
+  std::int64_t stages = 0; ///< 0: the launch's
+  std::int64_t unroll = 0; ///< 0: left to Triton
+};
+
+loop_options options_of(const emitter& e, std::int32_t index) {
+  const device_ir::config& c = *e.plan->config;
+  const std::size_t i = static_cast<std::size_t>(index);
+  loop_options o;
+  if (i < c.range_num_stages.size()) o.stages = c.range_num_stages[i];
+  if (i < c.range_unroll_factors.size()) o.unroll = c.range_unroll_factors[i];
+  if (std::find(c.indexing.begin(), c.indexing.end(), device_ir::indexing::tensor_descriptor) != c.indexing.end()) {
+    // Pipelined and unrolled loops over tensor descriptors read beyond their bounds: such configs are timed without.
+    o.stages = 0;
+    if (c.num_stages.value_or(1) > 1) o.unroll = 0;
+  } else if (o.stages > 1 && o.unroll > 1) {
+    o.stages = std::min(o.stages, most_stages(e, index, o.unroll));
+  }
+  return o;
+}
+
 } // namespace
+
+bool is_pipelined(const emitter& e, std::int32_t index) {
+  constexpr std::int64_t default_stages = 3; // Triton's own
+  const std::int64_t stages = index < 0 ? 0 : options_of(e, index).stages;
+  return (stages > 0 ? stages : e.plan->config->num_stages.value_or(default_stages)) > 1;
+}
 
 void append_range_options(emitter& e, std::vector<expression>& arguments, std::int32_t index) {
   if (index < 0) return;
   const device_ir::config& c = *e.plan->config;
   const std::size_t i = static_cast<std::size_t>(index);
   const auto keyword = [&](std::string_view name, expression value) { arguments.push_back(e.keyword_argument(name, value)); };
-  std::int64_t stages = i < c.range_num_stages.size() ? c.range_num_stages[i] : 0;
-  std::int64_t unroll = i < c.range_unroll_factors.size() ? c.range_unroll_factors[i] : 0;
-  if (std::find(c.indexing.begin(), c.indexing.end(), device_ir::indexing::tensor_descriptor) != c.indexing.end()) {
-    // Pipelined and unrolled loops over tensor descriptors read beyond their bounds: such configs are timed without.
-    stages = 0;
-    if (c.num_stages.value_or(1) > 1) unroll = 0;
-  } else if (stages > 1 && unroll > 1) {
-    stages = std::min(stages, most_stages(e, index, unroll));
-  }
+  const auto [stages, unroll] = options_of(e, index);
   if (stages > 0) keyword("num_stages", e.integer(stages));
   if (unroll > 0) keyword("loop_unroll_factor", e.integer(unroll));
   if (i < c.range_multi_buffers.size() && c.range_multi_buffers[i])

@@ -1,7 +1,9 @@
 module;
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -156,6 +158,33 @@ void join(emitter& base, const node&) {
   e.result(e.call("tl.join", {e.tile_operand(0), e.tile_operand(1)}, e.type_of(e.current)));
 }
 
+namespace {
+
+/// Two tiles side by side in a new dimension `at`.
+expression joined(triton_emitter& e, expression a, expression b, std::size_t at, std::size_t rank, dtype type) {
+  const expression last = e.call("tl.join", {a, b}, type); // the new dimension is the last
+  if (at == rank) return last;
+  std::vector<expression> order;
+  for (std::size_t d = 0, from = 0; d <= rank; ++d) order.push_back(e.integer(static_cast<std::int64_t>(d == at ? rank : from++)));
+  return e.call("tl.permute", {last, e.list(order)}, type);
+}
+
+/// Any power of two of tiles in a new dimension `at`: each lane of it selects its tile.
+expression selected(triton_emitter& e, std::span<const expression> parts, std::size_t at, std::size_t rank, dtype type) {
+  std::vector<expression> items(rank + 1, e.text(":"));
+  items[at] = e.none();
+  expression position = e.along(e.call("tl.arange", {e.integer(0), e.integer(std::ssize(parts))}, dtype::i32), at, rank + 1);
+  if (parts.size() > 2) position = e.define(e.keep_joined(e.current_node().name, std::string_view("_position")), position);
+  expression value = e.subscript(parts.back(), items);
+  for (std::size_t i = parts.size() - 1; i-- > 0;) {
+    const expression is_here = e.binary(op::equal, position, e.integer(static_cast<std::int64_t>(i)));
+    value = e.call("tl.where", {is_here, e.subscript(parts[i], items), value}, type);
+  }
+  return value;
+}
+
+} // namespace
+
 void stack(emitter& base, const node&) {
   triton_emitter& e = self(base);
   std::vector<expression> parts;
@@ -165,17 +194,16 @@ void stack(emitter& base, const node&) {
     rank = e.shape_of(a.node).size();
     parts.push_back(e.as_tile(a.node, e.value_of(a.node)));
   }
-  if (parts.size() != 2) e.unsupported("Triton joins two tiles at a time: stack of another number");
+  if (!std::has_single_bit(parts.size())) e.unsupported("Triton's tiles have powers of two of elements: stack of another number of tiles");
   const argument* dim = e.argument_at(1);
   std::int64_t at = dim == nullptr ? 0 : dim->integer;
   if (at < 0) at += static_cast<std::int64_t>(rank) + 1;
+  if (at < 0 || at > static_cast<std::int64_t>(rank)) e.malformed("a dimension that the result does not have");
+  const std::size_t place = static_cast<std::size_t>(at);
   const dtype type = e.type_of(e.current);
-  const expression joined = e.call("tl.join", {parts[0], parts[1]}, type); // the new dimension is the last
-  if (at == static_cast<std::int64_t>(rank)) return e.result(joined);
-  std::vector<expression> order;
-  for (std::int64_t d = 0, from = 0; d <= static_cast<std::int64_t>(rank); ++d)
-    order.push_back(e.integer(d == at ? static_cast<std::int64_t>(rank) : from++));
-  e.result(e.call("tl.permute", {joined, e.list(order)}, type));
+  // Joined tiles keep their registers, which is the fastest; but Triton does not pipeline the loads that they come from.
+  if (parts.size() == 2 && !e.in_pipeline()) return e.result(joined(e, parts[0], parts[1], place, rank, type));
+  e.result(selected(e, parts, place, rank, type));
 }
 
 /// Two tiles of one shape, one behind the other: stacked, then the new dimension joined with the old.
