@@ -9,8 +9,8 @@ without one gets its default config. --random adds N random configs a kernel. Ne
 
 Each example runs once, with every call of its kernels caught. Each caught kernel is exported with each config, emitted, and
 called with the arguments of the kernel that Helion makes of it; what both store must agree. Times are of replayed CUDA graphs,
-the two alternating; the ratio is the median of the pairs. Processes, one an example, compile side by side and take turns at
-timing.
+the two alternating; the ratio is the median of the pairs, over several loads of both modules. Processes, one an example,
+compile side by side and take turns at timing.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import multiprocessing
 import os
 import re
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,8 @@ import time
 import traceback
 from pathlib import Path
 
-ROUNDS = 7
+LOADS = 3
+ROUNDS = 5
 
 
 def load(path):
@@ -146,8 +148,9 @@ class Launch:
 
 
 def dtype_of(t):
-    return {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16", "int32": "i32",
-            "int64": "i64", "uint8": "u8", "bool": "b8", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}[str(t.dtype).removeprefix("torch.")]
+    names = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16", "int32": "i32",
+             "int64": "i64", "uint8": "u8", "bool": "b8", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
+    return names[str(t.dtype).removeprefix("torch.")]
 
 
 def fits(declared, t):
@@ -232,6 +235,21 @@ def replay(graph, repeat):
     return start.elapsed_time(end) * 1000 / repeat
 
 
+def compiled(kernel):
+    return [c for device in kernel.device_caches.values() for c in device[0].values()]
+
+
+def machine_code(compiled_kernel):
+    """The instructions in a compiled kernel: the `.text` sections of its ELF file."""
+    elf = compiled_kernel.asm["cubin"]
+    table, = struct.unpack_from("<Q", elf, 40)
+    size, count, names_at = struct.unpack_from("<HHH", elf, 58)
+    sections = [struct.unpack_from("<IIQQQQ", elf, table + i * size) for i in range(count)]
+    names = sections[names_at][4]
+    is_text = lambda name: elf[names + name :].startswith(b".text.")
+    return b"".join(elf[offset : offset + length] for name, _, _, _, offset, length in sections if is_text(name))
+
+
 class Pair:
     """One document: the peer's launch and ours, with the same arguments."""
 
@@ -261,7 +279,7 @@ class Pair:
         if placed is None:
             raise LookupError("its tensors are not those of the call")
         self.tensors = [placed[d[0]] for d in document.tensors]
-        module = load(source)
+        self.module = module = load(source)
         names = inspect.signature(module.launch).parameters
         symbols = {n: symbol_value(e, k, h, placed, arguments) for n, k, e, h in document.symbols}
         values = [symbols[n] for n in list(names)[len(document.tensors) :]]
@@ -294,20 +312,29 @@ class Pair:
             self.worst = max(self.worst, (torch.nan_to_num(a - b).abs().max() / scale).item())
 
     def time(self):
+        """Microseconds of the peer's and of ours, the median of their ratios, how much the peer's own time varies from one load of
+        its module to the next (its largest over its smallest), and whether the machine code of both is the same."""
         import torch
 
-        graphs = [graph_of(f) for f in (self.theirs, self.ours)]
-        for g in graphs:
-            replay(*g)
-        pairs = []
-        for i in range(ROUNDS):
-            order = graphs if i % 2 == 0 else graphs[::-1]
-            times = [replay(*g) for g in order]
-            pairs.append(times if i % 2 == 0 else times[::-1])
-        theirs, ours = zip(*pairs)
-        del graphs
+        kernels = [self.peer.kernel, *(k for k in vars(self.module).values() if hasattr(k, "device_caches"))]
+        pairs, loads = [], []
+        for _ in range(LOADS):  # where a module lies in memory changes its time too
+            for k in kernels:
+                k.device_caches.clear()
+            graphs = [graph_of(f) for f in (self.theirs, self.ours)]
+            for g in graphs:
+                replay(*g)
+            for i in range(ROUNDS):
+                order = graphs if i % 2 == 0 else graphs[::-1]
+                times = [replay(*g) for g in order]
+                pairs.append(times if i % 2 == 0 else times[::-1])
+            loads.append(statistics.median(t for t, _ in pairs[-ROUNDS:]))
+            del graphs
         torch.cuda.empty_cache()
-        return statistics.median(theirs), statistics.median(ours), statistics.median(o / t for t, o in pairs)
+        theirs, ours = zip(*pairs)
+        codes = [machine_code(c) for k in kernels for c in compiled(k)]
+        same = len(codes) == 2 and codes[0] == codes[1]
+        return statistics.median(theirs), statistics.median(ours), statistics.median(o / t for t, o in pairs), max(loads) / min(loads), same
 
 
 def configs_of(module, name, n, documents, bound, random_count):
@@ -428,24 +455,26 @@ def main():
         except EOFError:
             problems.append((name, "the process ended while timing"))
         process.join(5)
-    lines = ["document\tdifference\tstored\tpeer_us\tours_us\tratio\tpeer_codegen_ms\tours_codegen_us"]
+    lines = ["document\tdifference\tstored\tpeer_us\tours_us\tratio\tpeer_varies\tsame_code\tpeer_codegen_ms\tours_codegen_us"]
     rows.sort(key=lambda r: r[5])
-    for name, worst, stored, theirs, ours, ratio, peer_ms, ours_us, *_ in rows:
-        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}\t{peer_ms:.1f}\t{ours_us or 0:.1f}")
+    for name, worst, stored, theirs, ours, ratio, varies, same, peer_ms, ours_us, *_ in rows:
+        lines.append(f"{name}\t{worst:.2e}\t{stored}\t{theirs:.2f}\t{ours:.2f}\t{ratio:.3f}\t{varies:.3f}\t{same}\t"
+                     f"{peer_ms:.1f}\t{ours_us or 0:.1f}")
     lines += [f"problem\t{n}\t{r}" for n, r in problems]
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         Path(options.out, "compare.tsv").write_text("\n".join(lines) + "\n")
-        Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[8]}" for r in rows))
+        Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[10]}" for r in rows))
         Path(options.out, "sources.txt").write_text("".join(
-            f"==== {r[0]} {r[5]:.3f} {r[1]:.2e}\n---- peer\n{r[9]}\n---- ours\n{r[10]}\n" for r in rows if r[5] > 1.03 or r[1] > 0.01))
+            f"==== {r[0]} {r[5]:.3f} {r[1]:.2e}\n---- peer\n{r[11]}\n---- ours\n{r[12]}\n" for r in rows if r[5] > 1.03 or r[1] > 0.01))
     print("\n".join(lines))
     if rows:
         ratios = [r[5] for r in rows]
         print(f"{len(rows)} kernels; ratio ours/theirs: median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}, "
-              f"over 1.05: {sum(r > 1.05 for r in ratios)}; results that differ by more than 2%: {[r[0] for r in rows if r[1] > 0.02]}")
+              f"over 1.05: {sum(r > 1.05 for r in ratios)}, of these with the same machine code: "
+              f"{sum(r[5] > 1.05 and r[7] for r in rows)}; results that differ by more than 2%: {[r[0] for r in rows if r[1] > 0.02]}")
     if rows and options.library:
-        print(f"code generation: the peer's time over ours, text to text: median {statistics.median(r[6] * 1e3 / r[7] for r in rows):.0f}")
+        print(f"code generation: the peer's time over ours, text to text: median {statistics.median(r[8] * 1e3 / r[9] for r in rows):.0f}")
     return 1 if problems else 0
 
 
