@@ -334,7 +334,8 @@ class Pair:
         theirs, ours = zip(*pairs)
         codes = [machine_code(c) for k in kernels for c in compiled(k)]
         sizes = "same" if len(codes) == 2 and codes[0] == codes[1] else "/".join(str(len(c) // 16) for c in codes)
-        return statistics.median(theirs), statistics.median(ours), statistics.median(o / t for t, o in pairs), max(loads) / min(loads), sizes
+        ratio = statistics.median(o / t for t, o in pairs)
+        return statistics.median(theirs), statistics.median(ours), ratio, max(loads) / min(loads), sizes
 
 
 def configs_of(module, name, n, documents, bound, random_count):
@@ -472,7 +473,8 @@ def main():
         ratios = [r[5] for r in rows]
         print(f"{len(rows)} kernels; ratio ours/theirs: median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}, "
               f"over 1.05: {sum(r > 1.05 for r in ratios)}, of these with the same machine code: "
-              f"{sum(r[5] > 1.05 and r[7] == 'same' for r in rows)}; results that differ by more than 2%: {[r[0] for r in rows if r[1] > 0.02]}")
+              f"{sum(r[5] > 1.05 and r[7] == 'same' for r in rows)}; "
+              f"results that differ by more than 2%: {[r[0] for r in rows if r[1] > 0.02]}")
     if rows and options.library:
         print(f"code generation: the peer's time over ours, text to text: median {statistics.median(r[8] * 1e3 / r[9] for r in rows):.0f}")
     return 1 if problems else 0
