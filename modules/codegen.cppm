@@ -163,6 +163,7 @@ struct kernel_plan {
   std::vector<std::int32_t> branch_of_node; ///< by node_id: index into branches, or -1
   std::vector<std::int32_t> access_of_node; ///< by node_id: index into accesses, or -1
   std::vector<bool> real_symbol;            ///< by symbol: declared float
+  std::vector<bool> size_symbol;            ///< by symbol: a tensor's size, and so at least 0
 
   /// Whether a symbolic expression is a real number.
   [[nodiscard]] bool is_real(symbolic::expression e) const noexcept;

@@ -41,12 +41,13 @@ device_ir::document own(std::string_view name) {
 /// An emitter of a dialect, over some document, with parameters to build expressions of.
 class workbench {
 public:
-  explicit workbench(const codegen::target& target) : document_(own("add.txt")) {
+  explicit workbench(const codegen::target& target, std::string_view document = "add.txt") : document_(own(document)) {
     codegen::make_plan(plan_, document_, document_.config);
     const auto registry = builtin_registry();
     e.reset(plan_, target, registry, registry.backend_named(target.name));
   }
   expression parameter(std::string_view name, dtype type) { return e.typed(e.name(e.new_parameter(name, type)), type); }
+  expression symbol(std::string_view name) { return e.parameter_value(document_.symbols.find_symbol(name).value()); }
   std::string text(expression x) const {
     std::string out;
     e.print_expression(x, out);
@@ -310,6 +311,20 @@ TEST_SUITE("codegen: expressions") {
     both([](E& e, expression a, expression b) { return e.subscript(e.binary(op::add, a, b), {a, e.none()}); }, "(a + b)[a, None]",
          "(a + b)[a, nullptr]");
     both([](E& e, expression a, expression) { return e.tuple(std::span<const expression>(&a, 1)); }, "(a,)", "(a,)");
+  }
+
+  TEST_CASE("a tensor's size is not negative, another integer may be") {
+    workbench sizes(triton_target, "symbols.txt");
+    const expression rows = sizes.symbol("s1"); // of x
+    CHECK(sizes.text(sizes.e.binary(op::floor_divide, rows, sizes.e.integer(2))) == "s1 // 2");
+    CHECK(sizes.text(sizes.e.binary(op::modulo, rows, sizes.symbol("s2"))) == "s1 % s2");
+    const expression shifted = sizes.e.binary(op::subtract, rows, sizes.e.integer(3));
+    CHECK(sizes.text(sizes.e.binary(op::floor_divide, shifted, sizes.e.integer(2))) == "_floor_divide(s1 - 3, 2)");
+    CHECK(sizes.text(sizes.e.binary(op::floor_divide, sizes.e.greatest(shifted, sizes.e.integer(0)), sizes.e.integer(2))) ==
+          "max(s1 - 3, 0) // 2");
+    workbench others(triton_target, "atomics.txt");
+    CHECK(others.text(others.e.binary(op::floor_divide, others.parameter("seed", dtype::i32), others.e.integer(2))) ==
+          "_floor_divide(seed, 2)");
   }
 
   TEST_CASE("a floor of floats is a function, in either language") {

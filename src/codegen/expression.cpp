@@ -316,7 +316,8 @@ expression emitter::greatest(expression a, expression b) {
   const std::optional<std::int64_t> y = integer_literal(b);
   if (x && y) return *x >= *y ? a : b;
   if (language->greatest.empty()) return select(binary(op::greater, a, b), a, b);
-  return push_extreme(language->greatest, a, b);
+  const expression both = push_extreme(language->greatest, a, b);
+  return at(a).non_negative || at(b).non_negative ? mark_non_negative(both) : both;
 }
 
 expression emitter::push_extreme(std::string_view callee, expression a, expression b) {

@@ -121,6 +121,10 @@ private:
     callers_.assign(d_.graphs.size(), {});
     plan_.real_symbol.assign(d_.symbols.symbol_count(), false);
     for (const device_ir::symbol_declaration& s : d_.declarations) plan_.real_symbol[symbol_index(s.id)] = s.is_float;
+    plan_.size_symbol.assign(d_.symbols.symbol_count(), false);
+    for (const device_ir::host_tensor& t : d_.tensors)
+      for (const symbolic::expression size : d_.sizes(t))
+        if (d_.symbols.kind_of(size) == symbolic::kind::symbol) plan_.size_symbol[symbol_index(d_.symbols.symbol_of(size))] = true;
   }
 
   // -- operations

@@ -44,6 +44,7 @@ expression emitter::parameter_value(symbolic::symbol s) {
   parameter_used_[i] = true;
   if (symbol_values_[i] == codegen::no_expression) {
     const variable v = new_parameter(source->symbols.name(s), plan->real_symbol[i] ? language->symbol_real : plan->index_dtype);
+    at(v).non_negative = plan->size_symbol[i];
     symbol_values_[i] = name(v);
   }
   return symbol_values_[i];

@@ -265,6 +265,7 @@ node_id cpu_emitter::resolved(node_id n) const {
   return n;
 }
 
+/// Not marked as at least 0, even where it is a tensor's size: a division by it stays guarded against 0, which would end the process.
 expression cpu_emitter::parameter_value(symbolic::symbol s) {
   const std::size_t i = static_cast<std::size_t>(s);
   parameter_used_[i] = true;
