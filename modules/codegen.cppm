@@ -676,6 +676,10 @@ public:
   // -- lowering
   /// Lowers the live nodes of a graph in order, each through the registry, into the current body.
   void lower_graph(std::int32_t graph);
+  /// Lowers, ahead of a loop over `graph`, the symbol arithmetic in it and in its inner loops that no iteration changes.
+  /// `lower_graph` leaves those out until they are given to `end_invariants`.
+  [[nodiscard]] std::vector<node_id> lower_invariants(std::int32_t graph);
+  void end_invariants(std::span<const node_id> nodes);
   /// One node: its lookup and its handler's call. Throws BackendImplementationMissing, located, with the node's own name.
   virtual void lower_node(node_id n);
   /// A reference to graph result `i` (or the single result) after `lower_graph`.
@@ -704,6 +708,7 @@ protected:
   std::vector<tile_binding> tiles_; ///< by block id
   std::vector<expression> tensor_values_; ///< by host tensor
   std::vector<bool> tensor_used_;
+  std::vector<bool> invariant_; ///< by node: lowered ahead of the loop that is open
   std::vector<bool> parameter_used_; ///< by symbol
   std::vector<expression> symbol_values_; ///< by symbol; no_expression: not bound
   const kernel_plan& the_plan() const noexcept { return *plan; }

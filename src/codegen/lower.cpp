@@ -1,4 +1,5 @@
 module;
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -128,8 +129,47 @@ void emitter::lower_graph(std::int32_t graph) {
   const device_ir::graph& g = source->graphs[static_cast<std::size_t>(graph)];
   const node_id saved = current;
   for (std::uint32_t i = g.nodes.first; i < g.nodes.first + g.nodes.count; ++i)
-    if (plan->nodes[i].live) lower_node(static_cast<node_id>(i));
+    if (plan->nodes[i].live && !invariant_[i]) lower_node(static_cast<node_id>(i));
   current = saved;
+}
+
+std::vector<node_id> emitter::lower_invariants(std::int32_t graph) {
+  std::vector<node_id> lowered;
+  std::vector<symbolic::symbol> symbols;
+  const auto is_known_here = [&](symbolic::symbol s) {
+    if (plan->known[static_cast<std::size_t>(s)]) return true;
+    const device_ir::symbol_declaration* const d = source->find_declaration(s);
+    if (d == nullptr) return false;
+    return d->from == device_ir::symbol_declaration::origin::parameter || find_tile(d->block) != nullptr;
+  };
+  const auto visit = [&](const auto& self, std::int32_t body) -> void {
+    const device_ir::graph& g = source->graphs[static_cast<std::size_t>(body)];
+    for (std::uint32_t i = g.nodes.first; i < g.nodes.first + g.nodes.count; ++i) {
+      if (!plan->nodes[i].live || invariant_[i]) continue;
+      if (const std::int32_t loop = plan->loop_of_node[i]; loop >= 0 && plan->loops[static_cast<std::size_t>(loop)].condition < 0)
+        self(self, plan->loops[static_cast<std::size_t>(loop)].body);
+      const device_ir::type& type = source->nodes[i].type;
+      if (plan->nodes[i].op != operation::get_symnode || type.what != device_ir::type::kind::symbolic) continue;
+      const symbolic::kind kind = source->symbols.kind_of(type.value);
+      if (kind == symbolic::kind::symbol || source->symbols.evaluate(type.value, plan->known)) continue; // nothing to compute
+      symbols.clear();
+      source->symbols.collect_symbols(type.value, symbols);
+      if (!std::all_of(symbols.begin(), symbols.end(), is_known_here)) continue;
+      lowered.push_back(static_cast<node_id>(i));
+    }
+  };
+  visit(visit, graph);
+  const node_id saved = current;
+  for (const node_id n : lowered) {
+    lower_node(n);
+    invariant_[device_ir::index(n)] = true;
+  }
+  current = saved;
+  return lowered;
+}
+
+void emitter::end_invariants(std::span<const node_id> nodes) {
+  for (const node_id n : nodes) invariant_[device_ir::index(n)] = false;
 }
 
 handler& handler_of(const kernel_plan& plan, node_id n, registry_view<muster::operation, handler> registry, backend_id backend) {

@@ -118,6 +118,7 @@ void emitter::reset(const kernel_plan& p, const codegen::target& t, registry_vie
   symbol_values_.assign(source->symbols.symbol_count(), codegen::no_expression);
   tiles_.assign(plan->blocks.size(), {});
   tensor_values_.assign(source->tensors.size(), codegen::no_expression);
+  invariant_.assign(source->nodes.size(), false);
   tensor_used_.assign(source->tensors.size(), false);
   parameter_used_.assign(source->symbols.symbol_count(), false);
   expressions_.clear();

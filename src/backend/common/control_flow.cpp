@@ -194,6 +194,7 @@ void for_loop(emitter& e, const node&) {
     accumulators.emplace_back(v, &a);
   }
   bind_parameters(e, loop.body, list(e, 3), carries);
+  const std::vector<node_id> invariants = e.lower_invariants(loop.body);
   const body inside = e.open_loop(loop, begins, ends, steps);
   {
     const auto guard = e.into(inside);
@@ -206,6 +207,7 @@ void for_loop(emitter& e, const node&) {
   for (const auto& [result, after] : loop.last_values)
     if (is_live(e, after)) e.set_value(after, e.graph_result(loop.body, static_cast<std::size_t>(result)));
   e.close_loop(loop);
+  e.end_invariants(invariants);
   e.current = self;
   publish(e, carries);
   for (const auto& [v, a] : accumulators) {

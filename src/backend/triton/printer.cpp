@@ -25,28 +25,28 @@ using device_ir::dtype;
 namespace {
 
 // Sorted: Python's keywords, builtins that emitted code calls, and what the module's frame defines.
-constexpr std::array<std::string_view, 61> reserved{
-    "False",    "None",       "TensorDescriptor",
-    "True",     "abs",        "and",
-    "as",       "assert",     "async",
-    "await",    "bool",       "break",
-    "class",    "continue",   "def",
-    "del",      "dict",       "elif",
-    "else",     "except",     "finally",
-    "float",    "for",        "from",
-    "global",   "grid",       "if",
-    "import",   "in",         "int",
-    "is",       "kernel",     "lambda",
-    "launch",   "len",        "libdevice",
-    "list",     "max",        "maxnreg",
-    "min",      "nonlocal",   "not",
-    "num_ctas", "num_stages", "num_warps",
-    "or",       "pass",       "pow",
-    "print",    "raise",      "range",
-    "return",   "round",      "slice",
-    "sum",      "tl",         "triton",
-    "try",      "tuple",      "type",
-    "while",
+constexpr std::array<std::string_view, 62> reserved{
+    "False",     "None",     "TensorDescriptor",
+    "True",      "abs",      "and",
+    "as",        "assert",   "async",
+    "await",     "bool",     "break",
+    "class",     "continue", "def",
+    "del",       "dict",     "elif",
+    "else",      "except",   "finally",
+    "float",     "for",      "from",
+    "functools", "global",   "grid",
+    "if",        "import",   "in",
+    "int",       "is",       "kernel",
+    "lambda",    "launch",   "len",
+    "libdevice", "list",     "max",
+    "maxnreg",   "min",      "nonlocal",
+    "not",       "num_ctas", "num_stages",
+    "num_warps", "or",       "pass",
+    "pow",       "print",    "raise",
+    "range",     "return",   "round",
+    "slice",     "sum",      "tl",
+    "triton",    "try",      "tuple",
+    "type",      "while",
 };
 static_assert(std::is_sorted(reserved.begin(), reserved.end()));
 
@@ -485,6 +485,7 @@ private:
   }
 
   void write_imports() {
+    if (persistent()) out_ += "import functools\n\n";
     out_ += "import triton\nimport triton.language as tl\n";
     if (uses_libdevice_) out_ += "from triton.language.extra import libdevice\n";
     if (!e_.descriptors.empty()) out_ += "from triton.tools.tensor_descriptor import TensorDescriptor\n";
@@ -535,10 +536,12 @@ private:
     std::vector<std::string_view> parameters;
     for (const codegen::variable v : tensors_) parameters.push_back(e_.name_of(v));
     for (const symbolic::symbol s : codegen::launch_symbols(plan_)) parameters.push_back(e_.name_of(symbol_variable(s)));
-    if (persistent())
-      out_ += "\n\ndef _multiprocessors():\n    try:\n        driver = triton.runtime.driver.active\n"
-              "        return driver.utils.get_device_properties(driver.get_current_device())[\"multiprocessor_count\"]\n"
-              "    except RuntimeError:  # no GPU: Triton's interpreter\n        return 1\n";
+    if (persistent()) // asking the driver takes longer than the launch
+      out_ +=
+          "\n\n@functools.cache\ndef _multiprocessors_of(device):\n"
+          "    return triton.runtime.driver.active.utils.get_device_properties(device)[\"multiprocessor_count\"]\n"
+          "\n\ndef _multiprocessors():\n    try:\n        return _multiprocessors_of(triton.runtime.driver.active.get_current_device())\n"
+          "    except RuntimeError:  # no GPU: Triton's interpreter\n        return 1\n";
     line("\n\ndef launch({}):", fmt::join(parameters, ", "));
     std::string options;
     launch_options_(launch_config(), options);
@@ -618,8 +621,8 @@ private:
 };
 
 void launch_options(const device_ir::config& c, std::string& out) {
-  if (c.num_warps) out += fmt::format(", num_warps={}", *c.num_warps);
-  if (c.num_stages) out += fmt::format(", num_stages={}", *c.num_stages);
+  // What a config leaves out has the value that it has there, not Triton's own.
+  out += fmt::format(", num_warps={}, num_stages={}", c.num_warps.value_or(4), c.num_stages.value_or(1));
   if (c.maxnreg) out += fmt::format(", maxnreg={}", *c.maxnreg);
 }
 
@@ -667,9 +670,8 @@ loop_options options_of(const emitter& e, std::int32_t index) {
 } // namespace
 
 bool is_pipelined(const emitter& e, std::int32_t index) {
-  constexpr std::int64_t default_stages = 3; // Triton's own
   const std::int64_t stages = index < 0 ? 0 : options_of(e, index).stages;
-  return (stages > 0 ? stages : e.plan->config->num_stages.value_or(default_stages)) > 1;
+  return (stages > 0 ? stages : e.plan->config->num_stages.value_or(1)) > 1;
 }
 
 void append_range_options(emitter& e, std::vector<expression>& arguments, std::int32_t index) {

@@ -1,3 +1,5 @@
+import functools
+
 import triton
 import triton.language as tl
 
@@ -16,10 +18,14 @@ def histogram_kernel(bins, counts, s0, programs: tl.constexpr):
         tl.atomic_add(counts + bin, tl.full([_BLOCK_SIZE_0], 1, tl.int32), mask=mask_0, sem="relaxed")
 
 
+@functools.cache
+def _multiprocessors_of(device):
+    return triton.runtime.driver.active.utils.get_device_properties(device)["multiprocessor_count"]
+
+
 def _multiprocessors():
     try:
-        driver = triton.runtime.driver.active
-        return driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+        return _multiprocessors_of(triton.runtime.driver.active.get_current_device())
     except RuntimeError:  # no GPU: Triton's interpreter
         return 1
 

@@ -1,3 +1,5 @@
+import functools
+
 import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -30,10 +32,14 @@ def matmul_kernel(x, y, out_tiles, programs: tl.constexpr):
         out_tiles.store([offset_0, offset_1], convert_element_type)
 
 
+@functools.cache
+def _multiprocessors_of(device):
+    return triton.runtime.driver.active.utils.get_device_properties(device)["multiprocessor_count"]
+
+
 def _multiprocessors():
     try:
-        driver = triton.runtime.driver.active
-        return driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+        return _multiprocessors_of(triton.runtime.driver.active.get_current_device())
     except RuntimeError:  # no GPU: Triton's interpreter
         return 1
 

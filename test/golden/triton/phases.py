@@ -1,3 +1,5 @@
+import functools
+
 import triton
 import triton.language as tl
 
@@ -31,10 +33,14 @@ def two_phases_kernel_1(squares, out, programs: tl.constexpr):
         tl.store(out + indices_1, load_1, mask_1)
 
 
+@functools.cache
+def _multiprocessors_of(device):
+    return triton.runtime.driver.active.utils.get_device_properties(device)["multiprocessor_count"]
+
+
 def _multiprocessors():
     try:
-        driver = triton.runtime.driver.active
-        return driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+        return _multiprocessors_of(triton.runtime.driver.active.get_current_device())
     except RuntimeError:  # no GPU: Triton's interpreter
         return 1
 
