@@ -424,7 +424,18 @@ public:
     return b == detail::name_table::none ? registry_cell<Handler>{} : cell(static_cast<backend_id>(b), o);
   }
 
-  /// By names alone; an operation's alias is as good as its name. Null if either is unknown or the cell is empty.
+  /// By the operation's name; its alias is as good. Null if the name is unknown, the id out of range or the cell empty.
+  [[nodiscard]] constexpr Handler* find(backend_id b, std::string_view operation) const noexcept {
+    const std::uint32_t o = data_->operation_names.find(operation);
+    return o == detail::name_table::none ? nullptr : find(b, static_cast<Op>(o));
+  }
+  constexpr Handler& at(backend_id b, std::string_view operation) const { return at(b, operation_named(operation)); }
+  [[nodiscard]] constexpr registry_cell<Handler> cell(backend_id b, std::string_view operation) const noexcept {
+    const std::uint32_t o = data_->operation_names.find(operation);
+    return o == detail::name_table::none ? registry_cell<Handler>{} : cell(b, static_cast<Op>(o));
+  }
+
+  /// By names alone. Null if either is unknown or the cell is empty.
   [[nodiscard]] constexpr Handler* find(std::string_view backend, std::string_view operation) const noexcept {
     const std::uint32_t b = data_->backend_names.find(backend);
     const std::uint32_t o = data_->operation_names.find(operation);
@@ -437,8 +448,8 @@ public:
     return at(b, operation_named(operation));
   }
   [[nodiscard]] constexpr registry_cell<Handler> cell(std::string_view backend, std::string_view operation) const noexcept {
-    const std::uint32_t o = data_->operation_names.find(operation);
-    return o == detail::name_table::none ? registry_cell<Handler>{} : cell(backend, static_cast<Op>(o));
+    const std::uint32_t b = data_->backend_names.find(backend);
+    return b == detail::name_table::none ? registry_cell<Handler>{} : cell(static_cast<backend_id>(b), operation);
   }
 
   /// Whether a backend of that name is part of the composition. Exact spelling: case and blanks count.

@@ -79,8 +79,12 @@ TEST_CASE("registry: lookups by ids, by names and by aliases agree") {
       CHECK((registry.unchecked(id, o.id) == h));
       CHECK((registry.find(registry.backends()[b].name, o.id) == h));
       CHECK((registry.find(registry.backends()[b].name, o.name) == h));
+      CHECK((registry.find(id, o.name) == h));
+      CHECK((registry.cell(id, o.name).provenance == registry.cell(id, o.id).provenance));
       if (!o.alias.empty()) CHECK((registry.find(registry.backends()[b].name, o.alias) == h));
+      if (!o.alias.empty()) CHECK((registry.find(id, o.alias) == h));
       if (h != nullptr) CHECK((&registry.at(id, o.id) == h));
+      if (h != nullptr) CHECK((&registry.at(id, o.name) == h));
     }
   CHECK(registry.at("metal", "helion_language_memory_ops_load")(node{}) == "metal load");
   CHECK(registry.operation_named("aten.exp.default") == op::exp);
@@ -88,6 +92,10 @@ TEST_CASE("registry: lookups by ids, by names and by aliases agree") {
   CHECK((constant_initialised == load_metal));
   CHECK((registry.find(static_cast<muster::backend_id>(99), op::load) == nullptr));
   CHECK((registry.find(static_cast<muster::backend_id>(0), static_cast<op>(99)) == nullptr));
+  CHECK((registry.find(static_cast<muster::backend_id>(99), "load") == nullptr));
+  CHECK((registry.find(static_cast<muster::backend_id>(0), "lode") == nullptr));
+  CHECK_THROWS_AS((void)registry.at(static_cast<muster::backend_id>(0), "lode"), muster::UnknownOperation);
+  CHECK_THROWS_AS((void)registry.at(static_cast<muster::backend_id>(99), "load"), muster::UnknownBackend);
 }
 
 TEST_CASE("registry: a missing implementation carries who has it (B28)") {
