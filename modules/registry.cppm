@@ -124,79 +124,134 @@ constexpr std::uint64_t read32(const char* p) noexcept {
          std::uint64_t{static_cast<unsigned char>(p[2])} << 16U | std::uint64_t{static_cast<unsigned char>(p[3])} << 24U;
 }
 
-/// All of a name of at most 8 characters, its length aside.
-constexpr std::uint64_t read_short(const char* p, std::size_t n) noexcept {
-  if (n >= 4) return read32(p) | read32(p + n - 4) << 32U;
-  if (n == 0) return 0;
-  return std::uint64_t{static_cast<unsigned char>(p[0])} | std::uint64_t{static_cast<unsigned char>(p[n / 2])} << 8U |
-         std::uint64_t{static_cast<unsigned char>(p[n - 1])} << 16U;
+// Lengths are not predictable, so names are read in pieces of a fixed size, which overlap, and not in loops.
+
+/// A name of fewer than 16 characters, its length aside.
+struct short_name {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  constexpr bool operator==(const short_name&) const = default;
+};
+constexpr short_name read_short(const char* p, std::size_t n) noexcept {
+  if (n >= 8) return {read64(p), read64(p + n - 8)};
+  if (n >= 4) return {read32(p), read32(p + n - 4)};
+  if (n == 0) return {};
+  return {static_cast<unsigned char>(p[0]),
+          std::uint64_t{static_cast<unsigned char>(p[n / 2])} << 8U | std::uint64_t{static_cast<unsigned char>(p[n - 1])}};
 }
 
+/// The 128 bits of a product, folded: each bit of the result depends on all of both.
+constexpr std::uint64_t fold(std::uint64_t a, std::uint64_t b) noexcept {
+  __extension__ using wide = unsigned __int128;
+  const wide product = static_cast<wide>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64U);
+}
+constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t n) noexcept {
+  return fold(a ^ 0x9e3779b97f4a7c15ULL, b ^ n ^ 0xff51afd7ed558ccdULL);
+}
 constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d, std::uint64_t n) noexcept {
-  std::uint64_t h = (a ^ n) * 0x9e3779b97f4a7c15ULL + (b ^ 0x2545f4914f6cdd1dULL) * 0xff51afd7ed558ccdULL;
-  h ^= (c * 0xc4ceb9fe1a85ec53ULL) + (d ^ (h >> 32U)) * 0xd6e8feb86659fd93ULL;
-  h ^= h >> 29U;
-  h *= 0xbf58476d1ce4e5b9ULL;
-  return h ^ (h >> 32U);
+  return mix(a, b, n) ^ fold(c ^ 0xc4ceb9fe1a85ec53ULL, d ^ 0xd6e8feb86659fd93ULL);
 }
 
 /// A hash of the length and the last 32 characters: names of one family differ at their ends.
 constexpr std::uint64_t hash_tail(std::string_view s) noexcept {
   const char* const p = s.data();
   const std::size_t n = s.size();
-  if (n >= 32) return mix(read64(p + n - 8), read64(p + n - 16), read64(p + n - 24), read64(p + n - 32), n);
-  if (n >= 16) return mix(read64(p + n - 8), read64(p + n - 16), read64(p), read64(p + 8), n);
-  if (n >= 8) return mix(read64(p + n - 8), read64(p), 0, 0, n);
-  return mix(read_short(p, n), 0, 0, 0, n);
+  if (n >= 16) [[likely]]
+    return mix(read64(p + n - 8), read64(p + n - 16), read64(p + (n < 24 ? 0 : n - 24)), read64(p + (n < 32 ? 0 : n - 32)), n);
+  const short_name all = read_short(p, n);
+  return mix(all.first, all.last, n);
 }
 
 /// The same over the whole name, for sets in which tails coincide.
 constexpr std::uint64_t hash_whole(std::string_view s) noexcept {
   std::uint64_t h = hash_tail(s);
-  for (std::size_t i = 0; i + 40 <= s.size(); i += 8) h = mix(h, read64(s.data() + i), 0, 0, i);
+  for (std::size_t i = 0; i + 32 < s.size(); i += 8) h = mix(h, read64(s.data() + i), i);
   return h;
 }
 
+/// For names of 16 to 64 characters: four pieces of 16.
+inline bool same_pieces(const char* a, const char* b, std::size_t n) noexcept {
+  __extension__ using piece = unsigned long long __attribute__((vector_size(16)));
+  const auto difference = [a, b](std::size_t at) {
+    piece x;
+    piece y;
+    std::memcpy(&x, a + at, sizeof x);
+    std::memcpy(&y, b + at, sizeof y);
+    return x ^ y;
+  };
+  const piece all = difference(0) | difference(n < 32 ? n - 16 : 16) | difference(n < 32 ? 0 : n - 32) | difference(n - 16);
+  return (all[0] | all[1]) == 0;
+}
+
 constexpr bool same_characters(const char* a, const char* b, std::size_t n) noexcept {
-  if (n < 8) return read_short(a, n) == read_short(b, n);
+  if (n < 16) return read_short(a, n) == read_short(b, n);
+  if (!std::is_constant_evaluated() && n <= 64) return same_pieces(a, b, n);
   for (std::size_t i = 0; i + 8 < n; i += 8)
     if (read64(a + i) != read64(b + i)) return false;
   return read64(a + n - 8) == read64(b + n - 8);
 }
 
-/// A name in the hash table and what it stands for.
+/// A name and what it stands for.
 struct named {
+  static constexpr std::uint32_t none = 0xFFFFFFFFU;
   const char* text = nullptr;
   std::uint32_t size = 0;
-  std::uint32_t value = 0;
+  std::uint32_t value = none;
 };
 
 /// What a lookup needs of a perfect hash table, its sizes forgotten.
 struct name_table {
-  const named* slots = nullptr;
+  const named* names = nullptr;
+  const std::uint16_t* slots = nullptr; ///< into `names`; that of an empty slot is the last, the empty name for no value
   const std::uint16_t* pilots = nullptr;
   std::uint32_t slot_mask = 0;
-  std::uint32_t bucket_shift = 63;
+  std::uint8_t bucket_shift = 63;
   bool whole = false;
 
-  static constexpr std::uint32_t none = 0xFFFFFFFFU;
+  static constexpr std::uint32_t none = named::none;
 
-  /// The value that `name` stands for, or `none`. Two loads, one comparison of the characters.
+  /// The value that `name` stands for, or `none`. A few loads and one comparison of the characters.
   [[nodiscard]] constexpr std::uint32_t find(std::string_view name) const noexcept {
-    const std::uint64_t h = whole ? hash_whole(name) : hash_tail(name);
+    return has_usual_size(name) ? find_usual(name) : find_other(name);
+  }
+
+  // The parts of `find`, for lookups that call nothing in the common case: an operation's name has 16 to 64 characters, a backend's fewer.
+
+  [[nodiscard]] constexpr bool has_usual_size(std::string_view name) const noexcept { return name.size() - 16 <= 48 && !whole; }
+  [[nodiscard]] constexpr std::uint32_t find_usual(std::string_view name) const noexcept {
+    const named& found = candidate(hash_tail(name));
+    if (found.size != name.size()) return none;
+    if (std::is_constant_evaluated()) return same_characters(found.text, name.data(), name.size()) ? found.value : none;
+    return same_pieces(found.text, name.data(), name.size()) ? found.value : none;
+  }
+
+  [[nodiscard]] constexpr bool is_short(std::string_view name) const noexcept { return name.size() < 16 && !whole; }
+  [[nodiscard]] constexpr std::uint32_t find_short(std::string_view name) const noexcept {
+    const short_name all = read_short(name.data(), name.size());
+    const named& found = candidate(mix(all.first, all.last, name.size()));
+    return found.size == name.size() && read_short(found.text, name.size()) == all ? found.value : none;
+  }
+
+private:
+  [[nodiscard]] constexpr const named& candidate(std::uint64_t h) const noexcept {
     const std::uint16_t pilot = pilots[h >> bucket_shift];
-    const named& slot = slots[((h >> (pilot & 15U)) ^ (pilot >> 4U)) & slot_mask];
-    if (slot.size != name.size() || slot.text == nullptr || !same_characters(slot.text, name.data(), name.size())) return none;
-    return slot.value;
+    return names[slots[((h >> (pilot & 15U)) ^ (pilot >> 4U)) & slot_mask]];
+  }
+  [[nodiscard, gnu::noinline]] constexpr std::uint32_t find_other(std::string_view name) const noexcept {
+    const named& found = candidate(whole ? hash_whole(name) : hash_tail(name));
+    return found.size == name.size() && same_characters(found.text, name.data(), name.size()) ? found.value : none;
   }
 };
 
 /// A perfect hash table over N names (compress, hash and displace): names fall into buckets of about four by their high
 /// hash bits; a bucket's pilot, a shift and an exclusive or, sends each of its names to a slot of its own.
 template <std::size_t N> struct perfect_hash {
+  static_assert(N < 0xFFFFU, "a table has at most 65,534 names");
   static constexpr std::size_t bucket_count = std::bit_ceil(N / 4 + 2);
   static constexpr std::size_t slot_count = std::bit_ceil(2 * N + 2);
-  named slots[slot_count]{};
+  named names[N + 1]{};
+  std::uint16_t slots[slot_count]{};
   std::uint16_t pilots[bucket_count]{};
   bool whole = false;
   bool built = false;
@@ -206,13 +261,13 @@ template <std::size_t N> struct perfect_hash {
   static constexpr unsigned bucket_shift = 64U - static_cast<unsigned>(std::bit_width(bucket_count) - 1);
 
   [[nodiscard]] constexpr name_table view() const noexcept {
-    return {slots, pilots, static_cast<std::uint32_t>(slot_count - 1), bucket_shift, whole};
+    return {names, slots, pilots, static_cast<std::uint32_t>(slot_count - 1), bucket_shift, whole};
   }
 };
 
 template <std::size_t N> struct hashed_names {
   std::uint64_t hash[N == 0 ? 1 : N]{};
-  std::uint32_t order[N == 0 ? 1 : N]{};                   ///< names by bucket
+  std::uint32_t order[N == 0 ? 1 : N]{}; ///< names by bucket
   std::uint32_t first[perfect_hash<N>::bucket_count + 1]{}; ///< of a bucket: into `order`
 };
 
@@ -242,28 +297,27 @@ constexpr bool hash_names(hashed_names<N>& out, const std::array<named, N>& name
 }
 
 /// Finds a pilot under which the names of bucket `b` fall into free slots.
-template <std::size_t N>
-constexpr bool place_bucket(perfect_hash<N>& table, const hashed_names<N>& h, const std::array<named, N>& names, std::size_t b) {
+template <std::size_t N> constexpr bool place_bucket(perfect_hash<N>& table, const hashed_names<N>& h, std::size_t b) {
   constexpr std::uint64_t mask = perfect_hash<N>::slot_count - 1;
   const std::uint32_t begin = h.first[b];
   const std::uint32_t end = h.first[b + 1];
   for (std::uint32_t pilot = 0; pilot < 0x10000U; ++pilot) {
     std::uint32_t placed = begin;
     for (; placed < end; ++placed) {
-      named& slot = table.slots[((h.hash[h.order[placed]] >> (pilot & 15U)) ^ (pilot >> 4U)) & mask];
-      if (slot.text != nullptr) break;
-      slot = names[h.order[placed]];
+      std::uint16_t& slot = table.slots[((h.hash[h.order[placed]] >> (pilot & 15U)) ^ (pilot >> 4U)) & mask];
+      if (slot != N) break;
+      slot = static_cast<std::uint16_t>(h.order[placed]);
     }
     if (placed == end) {
       table.pilots[b] = static_cast<std::uint16_t>(pilot);
       return true;
     }
-    while (placed-- > begin) table.slots[((h.hash[h.order[placed]] >> (pilot & 15U)) ^ (pilot >> 4U)) & mask] = named{};
+    while (placed-- > begin) table.slots[((h.hash[h.order[placed]] >> (pilot & 15U)) ^ (pilot >> 4U)) & mask] = N;
   }
   return false;
 }
 
-/// Builds the table; `built` says whether that worked. About 150 constant evaluation steps a name.
+/// Builds the table; `built` says whether that worked. About 100 constant evaluation steps a name.
 template <std::size_t N> constexpr perfect_hash<N> make_perfect_hash(const std::array<named, N>& names) {
   perfect_hash<N> table{};
   hashed_names<N> h{};
@@ -274,13 +328,15 @@ template <std::size_t N> constexpr perfect_hash<N> make_perfect_hash(const std::
       return table;
     }
   }
+  for (std::size_t i = 0; i < N; ++i) table.names[i] = names[i];
+  for (std::uint16_t& slot : table.slots) slot = N;
   std::size_t largest = 0;
   for (std::size_t b = 0; b < perfect_hash<N>::bucket_count; ++b)
     if (h.first[b + 1] - h.first[b] > largest) largest = h.first[b + 1] - h.first[b];
   // The fullest buckets first, while there is room.
   for (std::size_t size = largest; size > 0; --size)
     for (std::size_t b = 0; b < perfect_hash<N>::bucket_count; ++b)
-      if (h.first[b + 1] - h.first[b] == size && !place_bucket<N>(table, h, names, b)) return table;
+      if (h.first[b + 1] - h.first[b] == size && !place_bucket<N>(table, h, b)) return table;
   table.built = true;
   return table;
 }
@@ -358,12 +414,12 @@ export namespace muster {
 
 /// What a composed registry is made of, all of it constant and static.
 template <class Op, class Handler> struct registry_data {
-  Handler* const* handlers = nullptr;       ///< [backend][operation]
-  const provenance* origins = nullptr;      ///< likewise
+  Handler* const* handlers = nullptr; ///< [backend][operation]
+  const provenance* origins = nullptr; ///< likewise
   const operation_entry<Op>* operations = nullptr; ///< by id
   const backend_description* backends = nullptr;
   const std::string_view* missing_backends = nullptr; ///< left out of the build
-  Handler* const* common = nullptr;         ///< by operation: the fallback's handler
+  Handler* const* common = nullptr; ///< by operation: the fallback's handler
   std::uint32_t operation_count = 0;
   std::uint32_t backend_count = 0;
   std::uint32_t left_out_count = 0;
@@ -426,8 +482,12 @@ public:
 
   /// By the operation's name; its alias is as good. Null if the name is unknown, the id out of range or the cell empty.
   [[nodiscard]] constexpr Handler* find(backend_id b, std::string_view operation) const noexcept {
-    const std::uint32_t o = data_->operation_names.find(operation);
-    return o == detail::name_table::none ? nullptr : find(b, static_cast<Op>(o));
+    const std::size_t backend = static_cast<std::size_t>(b);
+    if (backend >= data_->backend_count) [[unlikely]]
+      return nullptr;
+    if (data_->operation_names.has_usual_size(operation)) [[likely]]
+      return in_row(backend, data_->operation_names.find_usual(operation));
+    return find_other(backend, operation);
   }
   constexpr Handler& at(backend_id b, std::string_view operation) const { return at(b, operation_named(operation)); }
   [[nodiscard]] constexpr registry_cell<Handler> cell(backend_id b, std::string_view operation) const noexcept {
@@ -437,10 +497,11 @@ public:
 
   /// By names alone. Null if either is unknown or the cell is empty.
   [[nodiscard]] constexpr Handler* find(std::string_view backend, std::string_view operation) const noexcept {
-    const std::uint32_t b = data_->backend_names.find(backend);
-    const std::uint32_t o = data_->operation_names.find(operation);
-    if (b == detail::name_table::none || o == detail::name_table::none) return nullptr;
-    return data_->handlers[std::size_t{b} * data_->operation_count + o];
+    if (data_->backend_names.is_short(backend) && data_->operation_names.has_usual_size(operation)) [[likely]] {
+      const std::uint32_t b = data_->backend_names.find_short(backend);
+      return b == detail::name_table::none ? nullptr : in_row(b, data_->operation_names.find_usual(operation));
+    }
+    return find_other(backend, operation);
   }
   /// Throws UnknownBackend, BackendNotBuilt, UnknownOperation (with the nearest name), BackendImplementationMissing.
   constexpr Handler& at(std::string_view backend, std::string_view operation) const {
@@ -493,6 +554,17 @@ public:
   }
 
 private:
+  [[nodiscard]] constexpr Handler* in_row(std::size_t backend, std::uint32_t operation) const noexcept {
+    return operation == detail::name_table::none ? nullptr : data_->handlers[backend * data_->operation_count + operation];
+  }
+  // Out of line, so that the common cases need no stack.
+  [[nodiscard, gnu::noinline]] constexpr Handler* find_other(std::size_t backend, std::string_view operation) const noexcept {
+    return in_row(backend, data_->operation_names.find(operation));
+  }
+  [[nodiscard, gnu::noinline]] constexpr Handler* find_other(std::string_view backend, std::string_view operation) const noexcept {
+    const std::uint32_t b = data_->backend_names.find(backend);
+    return b == detail::name_table::none ? nullptr : find_other(b, operation);
+  }
   [[noreturn]] void fail(backend_id b, Op o) const {
     throw_implementation_missing(*data_, static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(o));
   }
@@ -799,9 +871,9 @@ template <const auto& Operations, const auto&... Parts> struct composed {
       add_rows(t, b, i, provenance::own); // 1.
       std::size_t steps = 0;
       for (std::size_t base = base_of(i); base != part_count && steps <= part_count; base = base_of(base), ++steps)
-        add_rows(t, b, base, provenance::inherited);                                         // 2.
-      if (common_part != part_count) add_rows(t, b, common_part, provenance::common);        // 3.
-      ++b;                                                                                   // 4. what is left is missing
+        add_rows(t, b, base, provenance::inherited); // 2.
+      if (common_part != part_count) add_rows(t, b, common_part, provenance::common); // 3.
+      ++b; // 4. what is left is missing
     }
     return t;
   }();

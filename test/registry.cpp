@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -204,4 +205,107 @@ TEST_CASE("registry: tables merge from parts, the same registration twice is one
 
 TEST_CASE("registry: no common backend, no fallback") {
   CHECK(parts::registry_of_parts.cell("merged", op::full).provenance == provenance::missing);
+}
+
+namespace names {
+
+constexpr std::size_t longest = 139;
+
+/// Texts of 1 to `longest` characters; or of 48 to 117 of which all have the same last 40, and each two have one length.
+struct texts {
+  char all[longest][longest + 8]{};
+  std::size_t sizes[longest]{};
+  constexpr explicit texts(bool one_tail) {
+    for (std::size_t t = 0; t < longest; ++t) {
+      const std::size_t n = one_tail ? 48 + t / 2 : t + 1;
+      sizes[t] = n;
+      for (std::size_t i = 0; i < n; ++i)
+        all[t][i] = static_cast<char>('a' + (one_tail && n - i <= 40 ? n - i : (i * i + 7 * t + i / 3) * 31) % 26);
+    }
+  }
+  [[nodiscard]] constexpr std::string_view operator[](std::size_t t) const { return {all[t], sizes[t]}; }
+};
+constexpr texts different(false);
+constexpr texts alike(true);
+
+template <const texts& Texts>
+constexpr auto table = [] {
+  std::array<muster::detail::named, longest> all{};
+  for (std::size_t t = 0; t < longest; ++t)
+    all[t] = {Texts[t].data(), static_cast<std::uint32_t>(Texts[t].size()), static_cast<std::uint32_t>(1000 + t)};
+  return muster::detail::make_perfect_hash<longest>(all);
+}();
+
+constexpr auto hashes = [] {
+  std::array<std::array<std::uint64_t, 2>, longest> all{};
+  for (std::size_t t = 0; t < longest; ++t) all[t] = {muster::detail::hash_tail(different[t]), muster::detail::hash_whole(different[t])};
+  return all;
+}();
+
+/// Every name is found in a copy at an odd address, and none is where a single character of it is another.
+template <const texts& Texts> void check_every_character() {
+  using muster::detail::name_table;
+  static_assert(table<Texts>.built);
+  constexpr name_table view = table<Texts>.view();
+  CHECK(view.find({}) == name_table::none);
+  for (std::size_t t = 0; t < longest; ++t) {
+    std::string copy = "#" + std::string(Texts[t]) + "#";
+    const std::string_view name = std::string_view(copy).substr(1, Texts[t].size());
+    CAPTURE(name);
+    CHECK(view.find(name) == 1000 + t);
+    for (char& c : std::span(copy).subspan(1, name.size())) {
+      c = static_cast<char>(c ^ '\x20');
+      CHECK(view.find(name) == name_table::none);
+      CHECK_FALSE(muster::detail::same_characters(name.data(), Texts[t].data(), name.size()));
+      CHECK(muster::detail::hash_whole(name) != muster::detail::hash_whole(Texts[t]));
+      c = static_cast<char>(c ^ '\x20');
+    }
+    CHECK(view.find(std::string_view(copy).substr(1)) == name_table::none);
+    CHECK(view.find(std::string_view(copy).substr(0, name.size() + 1)) == name_table::none);
+  }
+}
+
+} // namespace names
+
+TEST_CASE("registry: names of every length are found, and each of their characters counts") {
+  static_assert(!names::table<names::different>.whole);
+  static_assert(names::table<names::alike>.whole);
+  names::check_every_character<names::different>();
+  names::check_every_character<names::alike>();
+}
+
+TEST_CASE("registry: a hash is the same for the compiler and at run time") {
+  for (std::size_t t = 0; t < names::longest; ++t) {
+    const std::string copy(names::different[t]);
+    CHECK(names::hashes[t][0] == muster::detail::hash_tail(copy));
+    CHECK(names::hashes[t][1] == muster::detail::hash_whole(copy));
+  }
+}
+
+namespace unusual {
+
+enum class op : std::uint16_t { brief, usual, lengthy };
+using handler = int();
+int brief() { return 1; }
+int usual() { return 2; }
+int lengthy() { return 3; }
+constexpr std::string_view lengthy_name = "an_operation_whose_name_is_so_long_that_it_is_not_compared_as_others_are_in_one_step";
+constexpr muster::operation_set<op> operations{{{op::brief, "x"}, {op::usual, "torch.ops.aten.add.Tensor"}, {op::lengthy, lengthy_name}}};
+constexpr muster::backend<op, handler> c{.name = "c", .handlers = {{op::brief, brief}, {op::usual, usual}, {op::lengthy, lengthy}}};
+constexpr muster::backend<op, handler> interpreter{.name = "interpreter_of_the_reference", .codegen_name = "c"};
+constexpr auto registry = muster::compose<operations, c, interpreter>();
+
+} // namespace unusual
+
+TEST_CASE("registry: backends with long names and operations with short ones are found as others are") {
+  for (const std::string backend : {"c", "interpreter_of_the_reference"}) {
+    CHECK((unusual::registry.find(backend, std::string("x")) == unusual::brief));
+    CHECK((unusual::registry.find(backend, std::string("torch.ops.aten.add.Tensor")) == unusual::usual));
+    CHECK((unusual::registry.find(backend, std::string(unusual::lengthy_name)) == unusual::lengthy));
+    CHECK((unusual::registry.find(backend, std::string("torch.ops.aten.sub.Tensor")) == nullptr));
+    CHECK((unusual::registry.find(backend, std::string()) == nullptr));
+    CHECK((unusual::registry.find(backend + "?", std::string("torch.ops.aten.add.Tensor")) == nullptr));
+    CHECK((unusual::registry.find(backend + "?", std::string("x")) == nullptr));
+  }
+  CHECK((unusual::registry.find(std::string(), std::string("torch.ops.aten.add.Tensor")) == nullptr));
 }
