@@ -1,6 +1,6 @@
 """Runs the benchmarks and prints what they found as tables.
 
-usage: report.py BUILD [PART…]   BUILD is a finished build folder; parts: lookup find_device documents
+usage: report.py BUILD [PART…]   BUILD is a finished build folder; parts: lookup growth find_device documents
 
 Times are medians of many short repetitions in random order, in nanoseconds a call; what is compared is compared in one process.
 Beside them stand instructions a call, which valgrind counts: they do not depend on how busy the machine is. A wrong result ends the
@@ -19,12 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import scale
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
 
 
-class Failed(Exception):
-    """What went wrong, in a line or more."""
+Failed = scale.Failed
+STEP_LIMIT = 1 << 20  # Clang's default, of a constant expression
 
 
 def skipped(reason: str) -> None:
@@ -141,6 +143,38 @@ def print_lookups(title: str, prefix: str, ours: str, found: dict[str, Measured]
     print_table(title, head, rows)
 
 
+# --- growth -------------------------------------------------------------------------------------------------------------------
+
+
+def growth() -> None:
+    costs = scale.compile_costs(BUILD)
+    ways = ("muster", "self-registration", "switch")
+    rows = [[f"{operations} x {backends}", *(number(value) for way in ways for value in one[way])] for (operations, backends), one in costs.items()]
+    print_table("compiling the table (processor seconds, and the most memory that one compiler had, in MB)",
+                ["operations x backends", *(head for way in ways for head in (way + ": s", "MB"))], rows)
+    within = scale.steps_are_few(BUILD, STEP_LIMIT // 4)
+    print(f"  all within the compiler's default limits; a table of 1,000 names takes {'at most' if within else 'MORE than'} a quarter of its steps")
+
+    programs = scale.programs(BUILD)
+    times = scale.start_times(programs)
+    counts = {name: scale.all_instructions(program) for name, program in programs.items()} if can_count() else {}
+    held = {name: scale.contents(program) for name, program in programs.items()}
+    rows = []
+    for name in programs:
+        more = times[name] - times["nothing"]
+        rows.append([name, number(times[name]), number(more), f"{(counts[name] - counts['nothing']) / 1e6:.2f}" if counts else "-",
+                     f"{held[name].kilobytes:.0f}", str(held[name].initialisers - held["nothing"].initialisers), str(held[name].relative),
+                     str(held[name].symbolic)])
+    rows.append(["muster, in a shared library", "", "", "", *shared_row(scale.shared_library(BUILD), held["nothing"])])
+    operations, backends = scale.SIZES[-1]
+    print_table(f"a program with {operations} operations x {backends} backends that starts, looks one up and ends",
+                ["", "ms", "over nothing", "million instructions", "KB", "initialisers", "relocations", "of handlers by name"], rows)
+
+
+def shared_row(held: scale.Contents, nothing: scale.Contents) -> list[str]:
+    return [f"{held.kilobytes:.0f}", str(held.initialisers - nothing.initialisers), str(held.relative), str(held.symbolic)]
+
+
 # --- the other benchmarks -----------------------------------------------------------------------------------------------------
 
 
@@ -156,7 +190,7 @@ def documents() -> None:
 
 # --- running ------------------------------------------------------------------------------------------------------------------
 
-PARTS: dict[str, Callable[[], None]] = {"lookup": lookup, "find_device": find_device, "documents": documents}
+PARTS: dict[str, Callable[[], None]] = {"lookup": lookup, "growth": growth, "find_device": find_device, "documents": documents}
 
 
 def main() -> int:
