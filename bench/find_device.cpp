@@ -11,12 +11,12 @@
 #include <variant>
 #include <vector>
 #include <benchmark/benchmark.h>
+#include "measure.hpp"
 import muster.error;
 import muster.launch;
 
-// find_device on the six cases of PERFORMANCE.md, each three ways: the library; the same arguments as a tree of std::variant, searched by a
-// plain recursive function; and the floor, a walk that reads each view up to the answer, as fast as the compiler can, and decides nothing.
-// Every run checks its answer.
+// find_device on its six cases and more, each three ways: the library; the same arguments as a tree of std::variant, searched by a plain
+// recursive function; and the floor, a walk that reads each view up to the answer, as fast as the compiler can, and decides nothing.
 
 namespace {
 
@@ -147,89 +147,74 @@ struct benchmark_case {
   std::optional<device> answer;
 };
 
-// ---- timing ----
+// ---- the subjects ----
 
-void time_views(benchmark::State& state, const benchmark_case& c) {
-  const argument* data = c.args.views.data();
-  std::size_t size = c.args.views.size();
-  if (muster::try_find_device(std::span(data, size)) != c.answer) state.SkipWithError("wrong answer");
-  if (!c.answer) {
-    for (auto _ : state) {
-      benchmark::DoNotOptimize(data);
-      benchmark::DoNotOptimize(size);
-      std::optional<device> found = muster::try_find_device(std::span(data, size));
-      benchmark::DoNotOptimize(found);
-    }
-    return;
-  }
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(data);
-    benchmark::DoNotOptimize(size);
-    device found = muster::find_device(std::span(data, size));
-    benchmark::DoNotOptimize(found);
-  }
+constexpr std::size_t calls = 64;
+
+/// Calls `search(views)` for views of which the compiler knows nothing; it must give the answer.
+template <class Search, class Answer>
+bench::subject over_views(std::string name, std::span<const argument> views, const Search& search, const Answer& answer) {
+  return {std::move(name), calls, [=] { return search(views) == answer; },
+          [=] {
+            const argument* data = views.data();
+            std::size_t size = views.size();
+            for (std::size_t i = 0; i < calls; ++i) {
+              benchmark::DoNotOptimize(data);
+              benchmark::DoNotOptimize(size);
+              auto found = search(std::span(data, size));
+              benchmark::DoNotOptimize(found);
+            }
+          }};
 }
 
-void time_variant(benchmark::State& state, const benchmark_case& c) {
-  const values* tree = &c.args.tree;
-  if (find_in(*tree) != c.answer) state.SkipWithError("wrong answer");
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(tree);
-    std::optional<device> found = find_in(*tree);
-    benchmark::DoNotOptimize(found);
-  }
+bench::subject over_tree(std::string name, const values& all, const std::optional<device>& answer) {
+  return {std::move(name), calls, [&all, answer] { return find_in(all) == answer; },
+          [&all] {
+            const values* tree = &all;
+            for (std::size_t i = 0; i < calls; ++i) {
+              benchmark::DoNotOptimize(tree);
+              std::optional<device> found = find_in(*tree);
+              benchmark::DoNotOptimize(found);
+            }
+          }};
 }
 
-void time_floor(benchmark::State& state, const benchmark_case& c) {
-  const argument* data = c.args.floor.data();
-  std::size_t size = c.args.floor.size();
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(data);
-    benchmark::DoNotOptimize(size);
-    unsigned kinds = 0;
-    for (const argument& one : std::span(data, size)) kinds |= std::bit_cast<std::array<unsigned char, sizeof(argument)>>(one)[0];
-    benchmark::DoNotOptimize(kinds);
-  }
-}
-
-/// Nanoseconds a skipped scalar: the slope between 16 and 4,096 scalars is the figure, this shows both ends.
-void time_scalars(benchmark::State& state) {
-  const arguments args = scalars_then_tensor(static_cast<int>(state.range(0)), true);
-  const argument* data = args.views.data();
-  std::size_t size = args.views.size();
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(data);
-    benchmark::DoNotOptimize(size);
-    device found = muster::find_device(std::span(data, size));
-    benchmark::DoNotOptimize(found);
-    if (found != expected) state.SkipWithError("wrong answer");
-  }
-  state.counters["ns/scalar"] = benchmark::Counter(static_cast<double>(state.range(0)) * 1e-9,
-                                                   benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
-}
-
-void time_typed(benchmark::State& state) {
-  tensor last = a_tensor;
-  std::int64_t number = 7;
-  for (auto _ : state) {
+/// The form whose search the compiler does.
+bench::subject over_typed_arguments() {
+  const auto search = [] {
+    tensor last = a_tensor;
+    std::int64_t number = 7;
     benchmark::DoNotOptimize(last);
     benchmark::DoNotOptimize(number);
-    device found = muster::find_device(number, std::tuple(2.5, number), &last);
-    benchmark::DoNotOptimize(found);
-    if (found != expected) state.SkipWithError("wrong answer");
-  }
+    return muster::find_device(number, std::tuple(2.5, number), &last);
+  };
+  return {"find_device/typed arguments/muster", calls, [search] { return search() == expected; },
+          [search] {
+            for (std::size_t i = 0; i < calls; ++i) {
+              device found = search();
+              benchmark::DoNotOptimize(found);
+            }
+          }};
 }
 
-void time_launch(benchmark::State& state, const benchmark_case& c) {
-  const argument* data = c.args.views.data();
-  std::size_t size = c.args.views.size();
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(data);
-    benchmark::DoNotOptimize(size);
-    device found = muster::launch_device(std::span(data, size));
-    benchmark::DoNotOptimize(found);
-    if (found != expected) state.SkipWithError("wrong answer");
+unsigned read_all(std::span<const argument> views) {
+  unsigned kinds = 0;
+  for (const argument& one : views) kinds |= std::bit_cast<std::array<unsigned char, sizeof(argument)>>(one)[0];
+  return kinds;
+}
+
+void add_case(std::vector<bench::subject>& all, const benchmark_case& c) {
+  const std::string prefix = "/" + std::string(c.name) + "/";
+  const std::span<const argument> views(c.args.views.data(), c.args.views.size());
+  // The throwing form where there is something to find: it is what a launcher calls.
+  if (c.answer) {
+    all.push_back(over_views("find_device" + prefix + "muster", views, [](auto v) { return muster::find_device(v); }, *c.answer));
+    all.push_back(over_views("launch_device" + prefix + "muster", views, [](auto v) { return muster::launch_device(v); }, *c.answer));
+  } else {
+    all.push_back(over_views("find_device" + prefix + "muster", views, [](auto v) { return muster::try_find_device(v); }, c.answer));
   }
+  all.push_back(over_tree("find_device" + prefix + "std::variant tree", c.args.tree, c.answer));
+  all.push_back(over_views("find_device" + prefix + "every view read", c.args.floor, read_all, read_all(c.args.floor)));
 }
 
 } // namespace
@@ -240,24 +225,16 @@ int main(int argc, char** argv) {
   first.floor.resize(1);
   const std::array cases{
       benchmark_case{"first", std::move(first), expected},
-      benchmark_case{"last_of_16", scalars_then_tensor(15, true), expected},
-      benchmark_case{"nested_5", nested(5), expected},
-      benchmark_case{"dict_64", dict_then_tensor(64), expected},
-      benchmark_case{"list_1000", list_then_tensor(1000, false), expected},
+      benchmark_case{"last of 16", scalars_then_tensor(15, true), expected},
+      benchmark_case{"nested 5 deep", nested(5), expected},
+      benchmark_case{"dict of 64", dict_then_tensor(64), expected},
+      benchmark_case{"list of 1000", list_then_tensor(1000, false), expected},
+      benchmark_case{"typed span of 1000", list_then_tensor(1000, true), expected},
       benchmark_case{"none", scalars_then_tensor(16, false), std::nullopt},
-      benchmark_case{"typed_span_1000", list_then_tensor(1000, true), expected},
+      benchmark_case{"last of 4096", scalars_then_tensor(4095, true), expected}, // against `last of 16`: the cost of a scalar
   };
-  for (const benchmark_case& c : cases) {
-    const std::string name = std::string("find_device/") + c.name;
-    benchmark::RegisterBenchmark((name + "/muster").c_str(), time_views, c);
-    benchmark::RegisterBenchmark((name + "/variant_tree").c_str(), time_variant, c);
-    benchmark::RegisterBenchmark((name + "/floor").c_str(), time_floor, c);
-    if (c.answer) benchmark::RegisterBenchmark((std::string("launch_device/") + c.name + "/muster").c_str(), time_launch, c);
-  }
-  benchmark::RegisterBenchmark("find_device/scalars", time_scalars)->Arg(16)->Arg(256)->Arg(4096);
-  benchmark::RegisterBenchmark("find_device/typed_arguments", time_typed);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  std::vector<bench::subject> all;
+  for (const benchmark_case& c : cases) add_case(all, c);
+  all.push_back(over_typed_arguments());
+  return bench::measure(all, argc, argv);
 }

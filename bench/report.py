@@ -1,6 +1,7 @@
 """Runs the benchmarks and prints what they found as tables.
 
-usage: report.py BUILD [PART…]   BUILD is a finished build folder; parts: lookup growth find_device documents
+usage: report.py BUILD [--readme] [PART…]   BUILD is a finished build folder; parts: lookup growth find_device documents
+                                            --readme: write the table of ratios in README.md anew
 
 Times are medians of many short repetitions in random order, in nanoseconds a call; what is compared is compared in one process.
 Beside them stand instructions a call, which valgrind counts: they do not depend on how busy the machine is. A wrong result ends the
@@ -60,9 +61,16 @@ class Measured(NamedTuple):
 
 def measured(program: Path, repetitions: int = 31) -> dict[str, Measured]:
     """What a program that is linked with measure.cpp says of its subjects."""
-    report = json.loads(output_of(program, "--benchmark_format=json", "--benchmark_enable_random_interleaving=true",
-                                  "--benchmark_report_aggregates_only=true", f"--benchmark_repetitions={repetitions}",
-                                  "--benchmark_min_time=0.001"))
+    report = json.loads(
+        output_of(
+            program,
+            "--benchmark_format=json",
+            "--benchmark_enable_random_interleaving=true",
+            "--benchmark_report_aggregates_only=true",
+            f"--benchmark_repetitions={repetitions}",
+            "--benchmark_min_time=0.001",
+        )
+    )
     counts = instructions(program)
     found = {}
     for entry in report["benchmarks"]:
@@ -103,7 +111,19 @@ def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     print(f"\n{title}")
     for row in [head, *rows]:
-        print("  " + "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
+        print(
+            "  "
+            + "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+        )
+
+
+def over(one: float | None, other: float) -> float | None:
+    return None if one is None else one / other
+
+
+def ratios(one: Measured | None, other: Measured) -> list[str]:
+    ratio = one.over(other) if one else Measured(None, None)
+    return [number(ratio.ns), number(ratio.instructions)]
 
 
 def number(value: float | None) -> str:
@@ -118,7 +138,7 @@ def number(value: float | None) -> str:
 ORDERS = ("hot", "random", "miss")
 
 
-def lookup() -> None:
+def lookup() -> dict[str, Measured]:
     for reason in (BUILD / "bench/peers/left-out.txt").read_text().split("\n"):
         if reason:
             skipped(reason)
@@ -126,6 +146,7 @@ def lookup() -> None:
     for table, ours in (("ids", "muster, unchecked"), ("operation name", "muster"), ("both names", "muster")):
         for size in sorted({name.split("/")[1] for name in found}, key=lambda size: [int(n) for n in reversed(size.split("x"))]):
             print_lookups(f"lookup by {table}, {size.replace('x', ' operations x ')} backends", f"{table}/{size}", ours, found)
+    return found
 
 
 def print_lookups(title: str, prefix: str, ours: str, found: dict[str, Measured]) -> None:
@@ -146,14 +167,22 @@ def print_lookups(title: str, prefix: str, ours: str, found: dict[str, Measured]
 # --- growth -------------------------------------------------------------------------------------------------------------------
 
 
-def growth() -> None:
+def growth() -> dict[str, Measured]:
     costs = scale.compile_costs(BUILD)
     ways = ("muster", "self-registration", "switch")
-    rows = [[f"{operations} x {backends}", *(number(value) for way in ways for value in one[way])] for (operations, backends), one in costs.items()]
-    print_table("compiling the table (processor seconds, and the most memory that one compiler had, in MB)",
-                ["operations x backends", *(head for way in ways for head in (way + ": s", "MB"))], rows)
+    rows = [
+        [f"{operations} x {backends}", *(number(value) for way in ways for value in one[way])]
+        for (operations, backends), one in costs.items()
+    ]
+    print_table(
+        "compiling the table (processor seconds, and the most memory that one compiler had, in MB)",
+        ["operations x backends", *(head for way in ways for head in (way + ": s", "MB"))],
+        rows,
+    )
     within = scale.steps_are_few(BUILD, STEP_LIMIT // 4)
-    print(f"  all within the compiler's default limits; a table of 1,000 names takes {'at most' if within else 'MORE than'} a quarter of its steps")
+    print(
+        f"  all within the compiler's default limits; a table of 1,000 names takes {'at most' if within else 'MORE than'} a quarter of its steps"
+    )
 
     programs = scale.programs(BUILD)
     times = scale.start_times(programs)
@@ -162,13 +191,34 @@ def growth() -> None:
     rows = []
     for name in programs:
         more = times[name] - times["nothing"]
-        rows.append([name, number(times[name]), number(more), f"{(counts[name] - counts['nothing']) / 1e6:.2f}" if counts else "-",
-                     f"{held[name].kilobytes:.0f}", str(held[name].initialisers - held["nothing"].initialisers), str(held[name].relative),
-                     str(held[name].symbolic)])
+        rows.append(
+            [
+                name,
+                number(times[name]),
+                number(more),
+                f"{(counts[name] - counts['nothing']) / 1e6:.2f}" if counts else "-",
+                f"{held[name].kilobytes:.0f}",
+                str(held[name].initialisers - held["nothing"].initialisers),
+                str(held[name].relative),
+                str(held[name].symbolic),
+            ]
+        )
     rows.append(["muster, in a shared library", "", "", "", *shared_row(scale.shared_library(BUILD), held["nothing"])])
     operations, backends = scale.SIZES[-1]
-    print_table(f"a program with {operations} operations x {backends} backends that starts, looks one up and ends",
-                ["", "ms", "over nothing", "million instructions", "KB", "initialisers", "relocations", "of handlers by name"], rows)
+    print_table(
+        f"a program with {operations} operations x {backends} backends that starts, looks one up and ends",
+        ["", "ms", "over nothing", "million instructions", "KB", "initialisers", "relocations", "of handlers by name"],
+        rows,
+    )
+    found = {
+        f"compiling/{operations}x{backends}/{way}": Measured(1e9 * cost.seconds, None)
+        for (operations, backends), one in costs.items()
+        for way, cost in one.items()
+    }
+    return found | {
+        f"starting/{name}": Measured(1e6 * (times[name] - times["nothing"]), counts and float(counts[name] - counts["nothing"]) or None)
+        for name in programs
+    }
 
 
 def shared_row(held: scale.Contents, nothing: scale.Contents) -> list[str]:
@@ -178,32 +228,262 @@ def shared_row(held: scale.Contents, nothing: scale.Contents) -> list[str]:
 # --- the other benchmarks -----------------------------------------------------------------------------------------------------
 
 
-def find_device() -> None:
-    print(output_of(BUILD / "bench/find_device-bench"))
+CASES = (
+    "first",
+    "last of 16",
+    "nested 5 deep",
+    "dict of 64",
+    "list of 1000",
+    "typed span of 1000",
+    "none",
+    "last of 4096",
+    "typed arguments",
+)
 
 
-def documents() -> None:
+def find_device() -> dict[str, Measured]:
+    """The peer's figures are its own, recorded on another machine."""
+    found = measured(BUILD / "bench/find_device-bench")
+    python = json.loads(output_of(sys.executable, ROOT / "bench/find_device.py"))
+    peer = published_find_device()
+    rows = []
+    for case in CASES:
+        ours, tree, floor = (found.get(f"find_device/{case}/{who}") for who in ("muster", "std::variant tree", "every view read"))
+        launch = found.get(f"launch_device/{case}/muster")
+        row = [
+            case,
+            number(ours.ns),
+            number(ours.instructions),
+            *ratios(tree, ours),
+            number(floor and floor.ns),
+            number(launch and launch.ns),
+        ]
+        rows.append(
+            row
+            + [
+                number(value)
+                for value in (python.get(case), over(python.get(case), ours.ns), peer.get(case), over(peer.get(case), ours.ns))
+            ]
+        )
+    print_table(
+        "find_device",
+        [
+            "",
+            "muster: ns",
+            "instructions",
+            "std::variant tree: / ours",
+            "instructions",
+            "every view read: ns",
+            "launch_device: ns",
+            "CPython: ns",
+            "/ ours",
+            "Helion, as published: ns",
+            "/ ours",
+        ],
+        rows,
+    )
+    scalar = (found["find_device/last of 4096/muster"].ns - found["find_device/last of 16/muster"].ns) / (4096 - 16)
+    print(f"  a skipped scalar: {scalar:.2f} ns")
+    return found | {f"find_device/{case}/CPython": Measured(ns, None) for case, ns in python.items()}
+
+
+def published_find_device() -> dict[str, float]:
+    """Nanoseconds of the peer's own, by case, where they are recorded."""
+    file = Path(os.environ.get("MUSTER_SHARED") or ROOT.parent / "shared") / "PERFORMANCE.md"
+    if not file.is_file():
+        skipped("Helion's published find_device: the recorded figures are not there")
+        return {}
+    table = re.search(r"^## find_device, ns\n(\|.*?)\n\n", file.read_text(), re.MULTILINE | re.DOTALL)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()] if table else [[]]
+    if "Helion" not in rows[0]:
+        skipped(f"Helion's published find_device: no such table in {file.name}")
+        return {}
+    column = rows[0].index("Helion")
+    cases = ("first", "last of 16", "nested 5 deep", "dict of 64", "list of 1000", "none")
+    return {
+        case: float(row[column].replace(",", ""))
+        for case in cases
+        for row in rows[2:]
+        if row[0].replace(",", "").startswith(case) and row[column]
+    }
+
+
+def documents() -> dict[str, Measured]:
     """Parsing and code generation, with the peer's recorded times where they are there."""
     for name in ("parse", "codegen"):
         print(output_of(BUILD / f"bench/{name}-bench"))
+    return {}
+
+
+# --- goals --------------------------------------------------------------------------------------------------------------------
+
+
+class Goal(NamedTuple):
+    """How many times as much the other takes as muster; for `at_most`, how many times as much muster takes as the other."""
+
+    what: str
+    other: str
+    ours: str
+    ratio: float
+    at_most: bool = False
+
+
+def goals() -> list[Goal]:
+    checked = "ids/{}x6/random/muster, "
+    named = "operation name/{}x6/random/"
+    both = "both names/{}x6/"
+    all_goals = []
+    for count in ("300", "1000"):
+        size = f"{int(count):,} operations"
+        all_goals.append(
+            Goal(
+                f"by ids: checked / unchecked, {size}",
+                checked.format(count) + "unchecked",
+                checked.format(count) + "checked (throws)",
+                1.6,
+                True,
+            )
+        )
+        for who, ratio in (
+            ("std::unordered_map", 3),
+            ("llvm::StringMap", 2),
+            ("absl::flat_hash_map", 2.5),
+            ("gperf", 1.3),
+            ("frozen::unordered_map", 6),
+            ("boost::unordered_flat_map", 0),
+            ("std::map", 0),
+            ("TVM FFI GetGlobal", 0),
+        ):
+            all_goals.append(
+                Goal(f"by the operation's name: {who}, {size}", named.format(count) + who, named.format(count) + "muster", ratio)
+            )
+        all_goals.append(
+            Goal(
+                f"by the operation's name: muster / name compared, id known, {size}",
+                named.format(count) + "id known, name compared",
+                named.format(count) + "muster",
+                2.2,
+                True,
+            )
+        )
+        all_goals.append(
+            Goal(
+                f"by both names: std::unordered_map of them, {size}",
+                both.format(count) + "random/std::unordered_map",
+                both.format(count) + "random/muster",
+                5,
+            )
+        )
+        all_goals.append(
+            Goal(
+                f"no such name, both given: std::unordered_map of them, {size}",
+                both.format(count) + "miss/std::unordered_map",
+                both.format(count) + "miss/muster",
+                4,
+            )
+        )
+    for who, ratios_of in (("std::variant tree", (1.3, 2, 6, 2)), ("CPython", (50, 300, 1000, 1000))):
+        for case, ratio in zip(("first", "last of 16", "dict of 64", "list of 1000"), ratios_of):
+            all_goals.append(Goal(f"find_device: {who}, {case}", f"find_device/{case}/{who}", f"find_device/{case}/muster", ratio))
+    all_goals.append(Goal("start: self-registration, 1,000 operations x 32 backends", "starting/self-registration", "starting/muster", 20))
+    all_goals.append(Goal("compiling: self-registration, 1,000 x 32", "compiling/1000x32/self-registration", "compiling/1000x32/muster", 0))
+    return all_goals
+
+
+def goal_rows(found: dict[str, Measured]) -> list[list[str]]:
+    """What, the goal, the ratio of times, that of instructions."""
+    rows = []
+    for goal in goals():
+        if goal.other in found and goal.ours in found:
+            one, other = (goal.ours, goal.other) if goal.at_most else (goal.other, goal.ours)
+            wanted = f"{'at most' if goal.at_most else 'at least'} {goal.ratio:g}" if goal.ratio else ""
+            rows.append([goal.what, wanted, *ratios(found[one], found[other])])
+    return rows
+
+
+def write_readme(rows: list[list[str]]) -> None:
+    table = ["| what, over muster's | goal | time | instructions |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+    file = ROOT / "README.md"
+    text = file.read_text()
+    begin, end = "<!-- bench:begin -->\n", "<!-- bench:end -->"
+    before, rest = text.split(begin)
+    file.write_text(before + begin + "\n".join(table) + "\n" + end + rest.split(end)[1])
+
+
+def plot(found: dict[str, Measured]) -> None:
+    """Lookups by name in random order, and the compiler's time against the number of cells: build/bench/bench.svg."""
+    try:
+        import matplotlib
+    except ImportError:
+        skipped("the plot: no matplotlib (bench/requirements.txt)")
+        return
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "muster"
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 3, figsize=(17, 6), layout="constrained")
+    for panel, table in zip(panels, ("operation name", "both names")):
+        plot_lookups(panel, table, found)
+    for way in ("muster", "self-registration", "switch"):
+        points = [
+            (operations * backends, found[f"compiling/{operations}x{backends}/{way}"].ns / 1e9) for operations, backends in scale.SIZES
+        ]
+        panels[2].loglog(*zip(*points), marker="o", label=way)
+    panels[2].set(title="compiling the table", xlabel="operations x backends", ylabel="processor seconds")
+    panels[2].legend()
+    target = BUILD / "bench/bench.svg"
+    figure.savefig(target, metadata={"Date": None})
+    print(f"\nplot: {target.relative_to(ROOT) if target.is_relative_to(ROOT) else target}")
+
+
+def plot_lookups(panel, table: str, found: dict[str, Measured]) -> None:
+    counts = ("100", "300", "1000")
+    who = sorted(
+        {name.split("/")[-1] for name in found if name.startswith(f"{table}/")}, key=lambda name: -found[f"{table}/300x6/random/{name}"].ns
+    )
+    for i, count in enumerate(counts):
+        panel.barh(
+            [y + (i - 1) * 0.27 for y in range(len(who))],
+            [found[f"{table}/{count}x6/random/{name}"].ns for name in who],
+            0.25,
+            label=f"{int(count):,} operations",
+        )
+    panel.set(title=f"lookup by {table}, random order, 6 backends", xlabel="ns", xscale="log", yticks=range(len(who)), yticklabels=who)
+    panel.legend()
 
 
 # --- running ------------------------------------------------------------------------------------------------------------------
 
-PARTS: dict[str, Callable[[], None]] = {"lookup": lookup, "growth": growth, "find_device": find_device, "documents": documents}
+PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
+    "lookup": lookup,
+    "growth": growth,
+    "find_device": find_device,
+    "documents": documents,
+}
 
 
 def main() -> int:
-    chosen = sys.argv[2:] or list(PARTS)
+    chosen = [word for word in sys.argv[2:] if word != "--readme"] or list(PARTS)
+    readme = "--readme" in sys.argv
     if unknown := [name for name in chosen if name not in PARTS]:
         print(f"no part {unknown[0]}; there are: {' '.join(PARTS)}", file=sys.stderr)
         return 2
+    found: dict[str, Measured] = {}
     for name in chosen:
         try:
-            PARTS[name]()
+            found |= PARTS[name]()
         except Failed as failure:
             print(f"failed: {name}: {failure}", file=sys.stderr)
             return 1
+    if rows := goal_rows(found):
+        print_table("times as much as muster's, and the goals", ["", "goal", "time", "instructions"], rows)
+    if {"lookup", "growth"} <= set(chosen):
+        plot(found)
+    if readme:
+        if not {"lookup", "growth", "find_device"} <= set(chosen):
+            print("--readme: needs the parts lookup, growth and find_device", file=sys.stderr)
+            return 2
+        write_readme(rows)
     return 0
 
 

@@ -114,26 +114,66 @@ def write_sources(folder: Path, operations: list[str], backends: list[str]) -> N
     write("find.hpp", FIND_HPP)
     write("main.cpp", MAIN_CPP % (", ".join(f'"{name}"' for name in backends), ",\n".join(f'"{name}"' for name in operations)))
     write("empty.cpp", "int main() { return 0; }\n")
-    write("handlers.cpp", "\n".join(f"int {name}() {{ return {10000 * b + o}; }}" for b, row in enumerate(cells) for o, name in enumerate(row)))
-    write("composed.cpp", COMPOSED_CPP % {
-        "declared": declared,
-        "operations": ",\n".join(f'{{op({o}), "{name}"}}' for o, name in enumerate(operations)),
-        "backends": "\n".join(
-            f'constexpr muster::backend<op, handler> b{b}{{.name = "{name}", .handlers = {{\n'
-            + ",\n".join(f"{{op({o}), {cell}}}" for o, cell in enumerate(cells[b])) + "}};" for b, name in enumerate(backends)),
-        "composed": ", ".join(f"b{b}" for b in range(len(backends))),
-    })
+    write(
+        "handlers.cpp",
+        "\n".join(f"int {name}() {{ return {10000 * b + o}; }}" for b, row in enumerate(cells) for o, name in enumerate(row)),
+    )
+    write(
+        "composed.cpp",
+        COMPOSED_CPP
+        % {
+            "declared": declared,
+            "operations": ",\n".join(f'{{op({o}), "{name}"}}' for o, name in enumerate(operations)),
+            "backends": "\n".join(
+                f'constexpr muster::backend<op, handler> b{b}{{.name = "{name}", .handlers = {{\n'
+                + ",\n".join(f"{{op({o}), {cell}}}" for o, cell in enumerate(cells[b]))
+                + "}};"
+                for b, name in enumerate(backends)
+            ),
+            "composed": ", ".join(f"b{b}" for b in range(len(backends))),
+        },
+    )
     write("registration.hpp", REGISTRATION_HPP)
     write("registration.cpp", REGISTRATION_CPP)
     for b, backend in enumerate(backends):
-        lines = [f'int {cell}();\nstatic const registration r{o}("{backend}", "{operations[o]}", {cell});' for o, cell in enumerate(cells[b])]
+        lines = [
+            f'int {cell}();\nstatic const registration r{o}("{backend}", "{operations[o]}", {cell});' for o, cell in enumerate(cells[b])
+        ]
         write(f"registered{b}.cpp", '#include "registration.hpp"\n' + "\n".join(lines) + "\n")
         rows = "\n".join(f"  case {o}: return {cell};" for o, cell in enumerate(cells[b]))
-        write(f"switch{b}.cpp", "\n".join(["using handler = int();", *(f"int {cell}();" for cell in cells[b]),
-                                           f"handler* in_backend_{b}(unsigned o) {{", "  switch (o) {", rows, "  default: return nullptr;", "  }", "}", ""]))
+        write(
+            f"switch{b}.cpp",
+            "\n".join(
+                [
+                    "using handler = int();",
+                    *(f"int {cell}();" for cell in cells[b]),
+                    f"handler* in_backend_{b}(unsigned o) {{",
+                    "  switch (o) {",
+                    rows,
+                    "  default: return nullptr;",
+                    "  }",
+                    "}",
+                    "",
+                ]
+            ),
+        )
     rows = "\n".join(f"  case {b}: return in_backend_{b}(o);" for b in range(len(backends)))
-    write("switch.cpp", "\n".join(["using handler = int();", *(f"handler* in_backend_{b}(unsigned o);" for b in range(len(backends))),
-                                   "handler* find(unsigned b, unsigned o) {", "  switch (b) {", rows, "  default: return nullptr;", "  }", "}", ""]))
+    write(
+        "switch.cpp",
+        "\n".join(
+            [
+                "using handler = int();",
+                *(f"handler* in_backend_{b}(unsigned o);" for b in range(len(backends))),
+                "handler* find(unsigned b, unsigned o) {",
+                "  switch (b) {",
+                rows,
+                "  default: return nullptr;",
+                "  }",
+                "}",
+                "",
+            ]
+        ),
+    )
 
 
 # --- compiling ----------------------------------------------------------------------------------------------------------------
@@ -223,8 +263,9 @@ def contents(program: Path) -> Contents:
     relative = len(re.findall(r"R_X86_64_RELATIVE|R_AARCH64_RELATIV", relocations))
     if packed := re.search(r"^  (\d+) offsets$", relocations, re.MULTILINE):
         relative += int(packed[1])
-    return Contents(stripped.stat().st_size / 1024, int(found[1], 16) // 8 if found else 0, relative,
-                    len(re.findall(r" _Z\d+h\d+_\d+v", relocations)))
+    return Contents(
+        stripped.stat().st_size / 1024, int(found[1], 16) // 8 if found else 0, relative, len(re.findall(r" _Z\d+h\d+_\d+v", relocations))
+    )
 
 
 def output_of(*command: object) -> str:
@@ -248,8 +289,11 @@ def compile_costs(build: Path) -> dict[tuple[int, int], dict[str, Cost]]:
     for operations, backends in SIZES:
         folder = folder_of(build, operations, backends)
         write_sources(folder, operations_of(operations), [f"backend_{b:02}" for b in range(backends)])
-        ways = {"muster": ["composed"], "self-registration": ["registration", *(f"registered{b}" for b in range(backends))],
-                "switch": ["switch", *(f"switch{b}" for b in range(backends))]}
+        ways = {
+            "muster": ["composed"],
+            "self-registration": ["registration", *(f"registered{b}" for b in range(backends))],
+            "switch": ["switch", *(f"switch{b}" for b in range(backends))],
+        }
         found[operations, backends] = {way: compiler.compile_all(folder, units) for way, units in ways.items()}
     return found
 
@@ -271,7 +315,9 @@ def programs(build: Path) -> dict[str, Path]:
     made = {
         "nothing": compiler.link(folder / "nothing", folder / "empty.o", "-pie"),
         "muster": compiler.link(folder / "muster", main, handlers, *composed, "-pie"),
-        "muster, relocations packed": compiler.link(folder / "muster-packed", main, handlers, *composed, "-pie", "-Wl,-z,pack-relative-relocs"),
+        "muster, relocations packed": compiler.link(
+            folder / "muster-packed", main, handlers, *composed, "-pie", "-Wl,-z,pack-relative-relocs"
+        ),
         "muster, not PIE": compiler.link(folder / "muster-fixed", main, handlers, *composed, "-no-pie"),
         "self-registration": compiler.link(folder / "registering", main, handlers, *registered, "-pie"),
     }
@@ -285,7 +331,9 @@ def shared_library(build: Path) -> Contents:
     """muster's table in a shared library that shows the lookup alone."""
     compiler = Compiler(build)
     folder = folder_of(build, *SIZES[-1])
-    return contents(compiler.link(folder / "libmuster-table.so", "-shared", folder / "handlers.o", folder / "composed.o", *compiler.library, "-lfmt"))
+    return contents(
+        compiler.link(folder / "libmuster-table.so", "-shared", folder / "handlers.o", folder / "composed.o", *compiler.library, "-lfmt")
+    )
 
 
 def steps_are_few(build: Path, limit: int) -> bool:
@@ -293,9 +341,11 @@ def steps_are_few(build: Path, limit: int) -> bool:
     names = operations_of(1000)
     source = build / "bench" / "scale" / "steps.cpp"
     rows = ",\n".join(f'{{"{name}", {len(name)}, {i}}}' for i, name in enumerate(names))
-    source.write_text("#include <array>\nimport muster.error;\nimport muster.registry;\n"
-                      f"constexpr std::array<muster::detail::named, {len(names)}> names{{{{\n{rows}}}}};\n"
-                      f"constexpr auto table = muster::detail::make_perfect_hash<{len(names)}>(names);\nstatic_assert(table.built);\n")
+    source.write_text(
+        "#include <array>\nimport muster.error;\nimport muster.registry;\n"
+        f"constexpr std::array<muster::detail::named, {len(names)}> names{{{{\n{rows}}}}};\n"
+        f"constexpr auto table = muster::detail::make_perfect_hash<{len(names)}>(names);\nstatic_assert(table.built);\n"
+    )
     try:
         Compiler(build).compile(source, f"-fconstexpr-steps={limit}")
     except Failed as failure:
