@@ -146,6 +146,10 @@ def lookup() -> dict[str, Measured]:
     for table, ours in (("ids", "muster, unchecked"), ("operation name", "muster"), ("both names", "muster")):
         for size in sorted({name.split("/")[1] for name in found}, key=lambda size: [int(n) for n in reversed(size.split("x"))]):
             print_lookups(f"lookup by {table}, {size.replace('x', ' operations x ')} backends", f"{table}/{size}", ours, found)
+    if (BUILD / "bench/peers/torch-bench").is_file():
+        dispatcher = measured(BUILD / "bench/peers/torch-bench")
+        print_lookups("lookup by operation name beside PyTorch's dispatcher, 1,000 operations", "dispatcher/1000", "muster", dispatcher)
+        found |= dispatcher
     return found
 
 
@@ -180,9 +184,8 @@ def growth() -> dict[str, Measured]:
         rows,
     )
     within = scale.steps_are_few(BUILD, STEP_LIMIT // 4)
-    print(
-        f"  all within the compiler's default limits; a table of 1,000 names takes {'at most' if within else 'MORE than'} a quarter of its steps"
-    )
+    share = "at most" if within else "MORE than"
+    print(f"  all within the compiler's default limits; a table of 1,000 names takes {share} a quarter of its steps")
 
     programs = scale.programs(BUILD)
     times = scale.start_times(programs)
@@ -382,6 +385,14 @@ def goals() -> list[Goal]:
                 4,
             )
         )
+    all_goals.append(
+        Goal(
+            "by the operation's name: PyTorch's c10::Dispatcher, 1,000 operations more than its own",
+            "dispatcher/1000/random/c10::Dispatcher::findOp",
+            "dispatcher/1000/random/muster",
+            0,
+        )
+    )
     for who, ratios_of in (("std::variant tree", (1.3, 2, 6, 2)), ("CPython", (50, 300, 1000, 1000))):
         for case, ratio in zip(("first", "last of 16", "dict of 64", "list of 1000"), ratios_of):
             all_goals.append(Goal(f"find_device: {who}, {case}", f"find_device/{case}/{who}", f"find_device/{case}/muster", ratio))

@@ -28,8 +28,8 @@ class Failed(Exception):
 FIND_HPP = """#pragma once
 #include <string_view>
 using handler = int();
-extern "C" __attribute__((visibility("default"))) handler* find_handler(const char* backend, std::size_t backend_size, const char* operation,
-                                                                       std::size_t operation_size);
+extern "C" __attribute__((visibility("default"))) handler* find_handler(const char* backend, std::size_t backend_size,
+                                                                       const char* operation, std::size_t operation_size);
 inline handler* find(std::string_view backend, std::string_view operation) {
   return find_handler(backend.data(), backend.size(), operation.data(), operation.size());
 }

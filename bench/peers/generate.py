@@ -19,7 +19,8 @@ def cases(names: list[str]) -> str:
 
 def gperf(names: list[str]) -> str:
     """gperf's own input: a class gperf_N with `find(text, size)`."""
-    head = f"%language=C++\n%define class-name gperf_{len(names)}\n%define lookup-function-name find\n%compare-lengths\n%readonly-tables\n%struct-type\n"
+    head = f"%language=C++\n%define class-name gperf_{len(names)}\n%define lookup-function-name find\n"
+    head += "%compare-lengths\n%readonly-tables\n%struct-type\n"
     head += "%define initializer-suffix ,0\n%7bit\n%enum\nstruct gperf_entry { const char* name; unsigned id; };\n%%\n"
     return head + "".join(f"{name}, {i}\n" for i, name in enumerate(names))
 
