@@ -1,14 +1,13 @@
 #include "frozen.hpp"
 #include <cstdint>
 #include <utility>
+#include LITERALS
 
 namespace {
 
-#define NAME(number, text) {frozen::string(text), number},
-constexpr std::pair<frozen::string, std::uint16_t> entries[] = {
-#include LITERALS
-};
-#undef NAME
+#define PAIR(number, text) {frozen::string(text), number},
+constexpr std::pair<frozen::string, std::uint16_t> entries[] = {EACH_NAME(PAIR)};
+#undef PAIR
 constexpr auto map = frozen::make_unordered_map(entries);
 
 } // namespace

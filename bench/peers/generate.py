@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def literals(names: list[str]) -> str:
-    """For a list of `std::string_view`, or of whatever NAME makes of one."""
-    return "".join(f'NAME({i}, "{name}")\n' for i, name in enumerate(names))
+    """A macro that applies another to each number and name: EACH_NAME(X)."""
+    return "#define EACH_NAME(X) \\\n" + " \\\n".join(f'  X({i}, "{name}")' for i, name in enumerate(names)) + "\n"
 
 
 def cases(names: list[str]) -> str:
-    """For a switch over operations."""
-    return "".join(f"CASE({i})\n" for i in range(len(names)))
+    """A macro that applies another to each number: EACH_OF_N(X)."""
+    return f"#define EACH_OF_{len(names)}(X) " + " ".join(f"X({i})" for i in range(len(names))) + "\n"
 
 
 def gperf(names: list[str]) -> str:

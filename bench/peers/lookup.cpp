@@ -1,6 +1,13 @@
 // Lookups by ids, by an operation's name and by both names, in muster and in what else one could write. Compiled once for each size,
 // NAMES operations and BACKENDS backends.
 #include "lookup.hpp"
+#include LITERALS
+#ifdef CASES
+#include BACKEND_CASES
+#include CASES
+#define EACH_OF_(count) EACH_OF_##count
+#define EACH_OF(count) EACH_OF_(count)
+#endif
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -52,11 +59,9 @@ using bench::order;
 enum class op : std::uint16_t {};
 using handler = int(int);
 
-#define NAME(number, text) std::string_view(text),
-constexpr std::array<std::string_view, NAMES> names{
-#include LITERALS
-};
-#undef NAME
+#define VIEW(number, text) std::string_view(text),
+constexpr std::array<std::string_view, NAMES> names{EACH_NAME(VIEW)};
+#undef VIEW
 
 /// Those of the library's own composition, then invented ones.
 constexpr std::array<std::string_view, 32> all_backend_names{
@@ -108,18 +113,18 @@ template <std::size_t B> handler* in_backend(std::size_t o) {
   switch (o) {
 #define CASE(number)                                                                                                                       \
   case number: return handle<B, (number) % handlers_each>;
-#include CASES
+    EACH_OF(NAMES)(CASE)
 #undef CASE
-  default: return nullptr;
+        default : return nullptr;
   }
 }
 handler* in_switch(std::size_t b, std::size_t o) {
   switch (b) {
 #define CASE(number)                                                                                                                       \
   case number: return in_backend<number>(o);
-#include BACKEND_CASES
+    EACH_OF(BACKENDS)(CASE)
 #undef CASE
-  default: return nullptr;
+        default : return nullptr;
   }
 }
 #endif

@@ -11,6 +11,7 @@
 #include <benchmark/benchmark.h>
 #include "../measure.hpp"
 #include "keys.hpp"
+#include LITERALS
 import muster.error;
 import muster.registry;
 
@@ -20,11 +21,9 @@ using bench::key_count;
 using bench::keys;
 using bench::order;
 
-#define NAME(number, text) std::string_view(text),
-constexpr std::array<std::string_view, 1000> names{
-#include LITERALS
-};
-#undef NAME
+#define VIEW(number, text) std::string_view(text),
+constexpr std::array<std::string_view, 1000> names{EACH_NAME(VIEW)};
+#undef VIEW
 
 enum class op : std::uint16_t {};
 using handler = int();
