@@ -1,6 +1,16 @@
 """What the checks of emitted kernels share: documents scaled down, their inputs, comparison with the interpreter of device IR.
 
 Sizes of tiled dimensions become about two tiles; ragged: sizes that no tile divides.
+
+A document may say what its case is, in comments; then its sizes are not scaled:
+
+    # input TENSOR EXPRESSION      the tensor's elements: NumPy of `shape`, `rng` and `cycle(value, …)`, which repeats values
+    # value SYMBOL EXPRESSION      a parameter
+    # offset TENSOR ELEMENTS       where in its storage the tensor begins
+    # expected TENSOR EXPRESSION   what it must be after the launch: NumPy of the tensors before it, floats in double precision,
+                                   and of the parameters. It tests the interpreter as well
+    # stores nothing               no element changes
+    # not run: REASON              only its text is of interest
 """
 
 import argparse
@@ -44,7 +54,18 @@ def power_of_two(n):
     return 1 << max(0, n - 1).bit_length()
 
 
+def statements_of_case(text, word):
+    return re.findall(rf"^# {word} (\w+) (.+)$", text, re.M)
+
+
+def as_written(text):
+    """Whether the document says what its case is."""
+    return re.search(r"^# (input|value|offset|expected|stores) \w+", text, re.M) is not None
+
+
 def scaled(text, ragged):
+    if as_written(text):
+        return text
     d = Document(text)
     sizes = {}
     if d.kernel in SIZES:
@@ -112,6 +133,8 @@ def symbols_of(d):
         values.update(s8=20, s28=3, s37=4, s55=3, s62=24, s63=30, s84=24, s85=30, u0=12)
     if d.kernel.startswith("low_mem_dropout"):
         values[next(iter(values))] = 600
+    for name, expression in statements_of_case(d.text, "value"):
+        values[name] = eval(expression, {"nan": np.nan, "inf": np.inf})
     for b in d.blocks.values():  # a block size that only the host knows
         if not b.block_size.isdigit() and b.block_size == b.variable:
             inner = [int(x.block_size) for x in d.blocks.values() if x.block_size.isdigit()]
@@ -119,15 +142,42 @@ def symbols_of(d):
     return values
 
 
+MARGIN = 256  # bytes around a storage that nothing may store to
+FILLING = 0xA5
+
+
 def aligned(count, dtype):
-    raw = np.zeros(count * dtype.itemsize + 64, np.uint8)
-    start = -raw.ctypes.data % 64
+    raw = np.full(count * dtype.itemsize + 64 + 2 * MARGIN, FILLING, np.uint8)
+    start = MARGIN - (raw.ctypes.data + MARGIN) % 64 + 64
     return raw[start : start + count * dtype.itemsize].view(dtype)
+
+
+def margins_kept(storage):
+    raw = storage.base
+    start = storage.ctypes.data - raw.ctypes.data
+    return (raw[:start] == FILLING).all() and (raw[start + storage.nbytes :] == FILLING).all()
+
+
+def viewed(storage, sizes, strides):
+    return np.lib.stride_tricks.as_strided(storage, sizes, [s * storage.itemsize for s in strides])
+
+
+def cycle(*values):
+    """A maker of arrays of any shape that repeat these values."""
+    return lambda shape: np.resize(np.array(values), shape)
+
+
+def stated_input(expression, shape, rng):
+    made = eval(expression, {"np": np, "nan": np.nan, "inf": np.inf, "cycle": cycle, "shape": shape, "rng": rng, "n": int(np.prod(shape))})
+    made = made(shape) if callable(made) else np.asarray(made)
+    return np.broadcast_to(made if made.ndim == 0 or made.shape == tuple(shape) else made.reshape(shape), shape)
 
 
 def make_inputs(d, symbols, seed):
     rng = np.random.default_rng(seed)
     storages = {}
+    stated = dict(statements_of_case(d.text, "input"))
+    offsets = {name: int(n) for name, n in statements_of_case(d.text, "offset")}
     float_rows = []
     shapes = {}
     for name, (dtype, sizes, strides) in d.tensors.items():
@@ -137,8 +187,11 @@ def make_inputs(d, symbols, seed):
     for name, (dtype, _, _) in d.tensors.items():
         sizes, strides = shapes[name]
         count = 1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if all(sizes) else 0
-        data = aligned(count, DTYPES[dtype])
-        if dtype in FLOATS:
+        data = aligned(offsets.get(name, 0) + count, DTYPES[dtype])[offsets.get(name, 0) :]
+        if name in stated:
+            data[:] = rounded_array(rng.integers(0, 2, count), DTYPES[dtype])
+            viewed(data, sizes, strides)[...] = rounded_array(stated_input(stated[name], sizes, rng), DTYPES[dtype])
+        elif dtype in FLOATS:
             data[:] = rounded_array(rng.standard_normal(count), DTYPES[dtype])
         elif dtype == "b8":
             data[:] = rng.integers(0, 2, count)
@@ -188,6 +241,26 @@ class Case:
         self.expected = {n: s.copy() for n, s in self.storages.items()}
         with np.errstate(all="ignore"):
             Interpreter(self.document, self.expected, self.symbols).run()
+        self.check_interpreter()
+
+    def view(self, storages, name):
+        _, sizes, strides = self.document.tensors[name]
+        number = lambda expressions: [int(evaluate(e, self.symbols)) for e in expressions]
+        return viewed(storages[name], number(sizes), number(strides))
+
+    def check_interpreter(self):
+        """What the interpreter says against what the document says that must come out."""
+        wide = lambda x: x.astype(np.float64) if x.dtype.kind not in "iub" else x
+        names = {n: wide(self.view(self.before, n)) for n in self.before}
+        for name, expression in statements_of_case(self.text, "expected"):
+            with np.errstate(all="ignore"):
+                want = eval(expression, {"np": np, "nan": np.nan, "inf": np.inf, "cycle": cycle, **names, **self.symbols})
+            dtype = self.document.tensors[name][0]
+            got = wide(self.view(self.expected, name))
+            want = np.broadcast_to(want(got.shape) if callable(want) else want, got.shape)
+            tolerance = TOLERANCES.get(dtype, 0)
+            if not np.allclose(got, want, rtol=tolerance, atol=tolerance * 0.25 * np.abs(want[np.isfinite(want)]).max(initial=0), equal_nan=True):
+                raise AssertionError(f"the interpreter's {name} is not as the document says: {got.reshape(-1)[:8]} for {want.reshape(-1)[:8]}")
 
     def compare(self, tolerances={}):
         """Whether `storages` are now as expected, and what to say of it. `tolerances`: by element type, in place of TOLERANCES."""
@@ -197,6 +270,8 @@ class Case:
             got, want = self.storages[n], self.expected[n]
             changed = ~same(want, self.before[n])
             stored += int(changed.sum())
+            if not margins_kept(got):
+                return False, f"there are stores outside of {n}"
             if not changed.any() and not same(got, self.before[n]).all():
                 return False, f"{n} is stored to, and should not be"
             if dtype not in FLOATS:
@@ -213,7 +288,9 @@ class Case:
             if bad.any():
                 return False, f"{n}: {bad.sum()} of {len(g)} wrong, the first at {int(np.argmax(bad))}: {g[finite][bad][0]} for {w[finite][bad][0]}"
             worst = max(worst, (error / (scale + 1e-30)).max(initial=0))
-        return (True, f"{worst:.2f} of the tolerance") if stored else (False, "nothing is stored")
+        if (stored == 0) != ("\n# stores nothing\n" in self.text):
+            return False, "nothing is stored" if stored == 0 else "something is stored"
+        return True, f"{worst:.2f} of the tolerance"
 
 
 def emit(muster, backend, text, path, *options):
@@ -292,7 +369,11 @@ def files_of(paths):
     files = [f for path in paths for f in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
     if not any(f.is_file() for f in files):
         skip("no documents")
-    return files
+    reasons = {f: re.search(r"^# not run: (.*)$", f.read_text(), re.M) for f in files}
+    for f, reason in reasons.items():
+        if reason:
+            print(f"skipped: {f.stem}: {reason[1]}")
+    return [f for f, reason in reasons.items() if not reason]
 
 
 def main(description, check, limit=300):
