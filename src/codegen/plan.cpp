@@ -572,30 +572,63 @@ private:
     }
     const std::span<const argument> then_results = results_of(branch.then_graph);
     const std::span<const argument> else_results = branch.else_graph >= 0 ? results_of(branch.else_graph) : std::span<const argument>();
+    const std::vector<std::int32_t> partner = partners(branch, n, then_results, else_results);
     std::vector<bool> then_used(then_results.size());
     std::vector<bool> else_used(else_results.size());
     std::size_t next = 0;
-    // Both sides write it: the same name in both, or, where one side's value was itself joined and lost its name, the same
-    // place and type.
-    const auto matches = [&](std::size_t i, std::size_t j) {
-      if (then_results[i].what != argument::kind::node || else_results[j].what != argument::kind::node) return false;
-      const node_id a = then_results[i].node;
-      const node_id b = else_results[j].node;
-      if (!is_nameless(a) && !is_nameless(b)) return base_name(d_.at(a).name) == base_name(d_.at(b).name);
-      return same_type(a, b);
-    };
-    for (std::size_t i = 0; i < then_results.size() && next < branch.outputs.size(); ++i)
-      for (std::size_t j = 0; j < else_results.size(); ++j) {
-        if (else_used[j] || !matches(i, j)) continue;
-        then_used[i] = else_used[j] = true;
-        branch.outputs[next].then_result = static_cast<std::int32_t>(i);
-        branch.outputs[next].else_result = static_cast<std::int32_t>(j);
-        ++next;
-        break;
-      }
+    for (std::size_t i = 0; i < then_results.size(); ++i) {
+      if (partner[i] < 0) continue;
+      then_used[i] = else_used[at_index(partner[i])] = true;
+      branch.outputs[next].then_result = static_cast<std::int32_t>(i);
+      branch.outputs[next].else_result = partner[i];
+      ++next;
+    }
     next = match_one_side(branch, n, then_results, then_used, next, true);
     next = match_one_side(branch, n, else_results, else_used, next, false);
     if (next < branch.outputs.size()) fail(n, fmt::format("output {} of this branch is written by neither side", next));
+  }
+
+  /// By result of the first side: the result of the second that is the same variable's, or -1. It has the same name; where one
+  /// was itself joined and lost its name, the same type. Where that leaves as many results of either side as outputs, and none
+  /// of them has a value that the other side would pass through, they are paired in order.
+  std::vector<std::int32_t> partners(const branch_plan& branch, const node& n, std::span<const argument> a,
+                                     std::span<const argument> b) const {
+    std::vector<std::int32_t> partner(a.size(), -1);
+    std::vector<bool> taken(b.size());
+    std::size_t open = branch.outputs.size();
+    const auto pair = [&](const auto& fits) {
+      for (std::size_t i = 0; i < a.size(); ++i)
+        for (std::size_t j = 0; j < b.size() && open > 0 && partner[i] < 0; ++j) {
+          if (taken[j] || a[i].what != argument::kind::node || b[j].what != argument::kind::node || !fits(a[i].node, b[j].node)) continue;
+          partner[i] = static_cast<std::int32_t>(j);
+          taken[j] = true;
+          --open;
+        }
+    };
+    const auto nameless = [&](node_id x, node_id y) { return is_nameless(x) || is_nameless(y); };
+    pair([&](node_id x, node_id y) { return !nameless(x, y) && base_name(d_.at(x).name) == base_name(d_.at(y).name); });
+    pair([&](node_id x, node_id y) { return nameless(x, y) && same_type(x, y); });
+    const std::size_t paired = branch.outputs.size() - open;
+    if (open == 0 || a.size() - paired != open || b.size() - paired != open) return partner;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (partner[i] < 0 && passes_variable(list_argument(n, 3), a[i], branch.then_graph)) return partner;
+    for (std::size_t j = 0; j < b.size(); ++j)
+      if (!taken[j] && passes_variable(list_argument(n, 4), b[j], branch.else_graph)) return partner;
+    pair([&](node_id x, node_id y) { return same_type(x, y); });
+    return partner;
+  }
+
+  /// Whether an argument of the branch is certainly what a result's variable was before.
+  bool passes_variable(std::span<const argument> arguments, const argument& result, std::int32_t graph) const {
+    if (result.what != argument::kind::node) return false;
+    for (std::size_t j = 0; j < arguments.size(); ++j)
+      if (arguments[j].what == argument::kind::node && is_same_variable(arguments[j].node, d_.graphs[at_index(graph)], j, result.node))
+        return true;
+    return false;
+  }
+
+  bool is_same_variable(node_id passed, const device_ir::graph& g, std::size_t parameter, node_id result) const {
+    return same_type(passed, result) && (base_name(d_.at(passed).name) == base_name(d_.at(result).name) || copies(g, parameter, result));
   }
 
   /// Outputs that one side writes and the other passes through: the value passed is an argument of the same type and,
@@ -628,7 +661,7 @@ private:
       const bool used =
           std::any_of(branch.outputs.begin(), branch.outputs.end(), [&](const branch_output& o) { return o.passes == a.node; });
       if (used) continue;
-      if (base_name(d_.at(a.node).name) == base_name(d_.at(result).name) || copies(g, j, result)) return a.node;
+      if (is_same_variable(a.node, g, j, result)) return a.node;
       if (candidates++ == 0) only = a.node;
     }
     return only;

@@ -64,7 +64,7 @@ def check(source):
     code = module.launch.__code__
     names = code.co_varnames[len(tensors) : code.co_argcount]
     try:
-        module.launch(*tensors, *[case.symbols[n] for n in names])
+        module.launch(*tensors, *[case.parameter(n) for n in names])
     except OutOfResources as error:
         return None, f"its blocks do not fit this GPU: {error}"
     torch.cuda.synchronize()

@@ -46,6 +46,7 @@ SIZES = {
     "jagged_sum_kernel": {},
     "segmented_reduction_helion": {2000: 150, 1999: 149},
     "helion_flex_attention_kernel": {1024: 96, 32: 2},
+    "matmul_split_k": {32768: 512},
 }
 PARAMETERS = {"eps": 1e-5, "p": 0.25, "seed": 123, "max_seq_len": 64, "temperature": 1.5, "beta": 0.3}
 
@@ -242,6 +243,10 @@ class Case:
         with np.errstate(all="ignore"):
             Interpreter(self.document, self.expected, self.symbols).run()
         self.check_interpreter()
+
+    def parameter(self, name):
+        """The value of a kernel's parameter, which is called as its symbol or has a number behind that, where the name was taken."""
+        return self.symbols[name] if name in self.symbols else self.symbols[re.sub(r"_\d+$", "", name)]
 
     def view(self, storages, name):
         _, sizes, strides = self.document.tensors[name]

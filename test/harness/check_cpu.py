@@ -24,12 +24,12 @@ class Scalar(ctypes.Union):
     _fields_ = [("integer", ctypes.c_int64), ("real", ctypes.c_double)]
 
 
-def arguments(source, symbols):
+def arguments(source, case):
     """The symbols' values in the order that the source states."""
     listed = re.findall(r"^//   \d+: (\w+), (integer|real)", source, re.M)
     values = (Scalar * max(1, len(listed)))()
     for value, (name, kind) in zip(values, listed):
-        setattr(value, kind, symbols[name])
+        setattr(value, kind, case.parameter(name))
     return values
 
 
@@ -43,7 +43,7 @@ def check(options, case, path):
     kernel.restype = None
     names = list(case.document.tensors)
     tensors = (ctypes.c_void_p * max(1, len(names)))(*[case.storages[n].ctypes.data for n in names])
-    kernel(tensors, arguments(source.read_text(), case.symbols), ctypes.c_int(2))
+    kernel(tensors, arguments(source.read_text(), case), ctypes.c_int(2))
     return case.compare()
 
 

@@ -3,6 +3,7 @@
 usage: check_triton.py MUSTER DOCUMENT-OR-FOLDER... [--backend triton] [--sizes even ragged] [--keep FOLDER]
 """
 
+import ctypes
 import importlib.util
 import os
 import re
@@ -50,7 +51,7 @@ def patch_interpreter():
         return convert(arg)
 
     interpreter._implicit_cvt = implicit
-    # What the interpreter gets wrong: conversions to and from narrow floats, products of bf16, tensors as loop bounds.
+    # What the interpreter gets wrong: conversions, comparisons, products and atomic sums of narrow floats, tensors as loop bounds.
     tl, builder = triton.language, interpreter.InterpreterBuilder
     narrow = {tl.bfloat16: DTYPES["bf16"], tl.float8e4nv: DTYPES["f8e4m3fn"], tl.float8e5: DTYPES["f8e5m2"]}
 
@@ -76,6 +77,30 @@ def patch_interpreter():
         return interpreter.TensorHandle(product + d.data, d.dtype.scalar)
 
     builder.create_dot = create_dot
+    for name in [n for n in vars(builder) if n.startswith("create_fcmp")]:
+        def compare(self, a, b, original=getattr(builder, name)):
+            if a.dtype.scalar not in narrow:
+                return original(self, a, b)
+            as_f32 = [interpreter.TensorHandle(values(h), tl.float32) for h in (a, b)]
+            return original(self, *as_f32)
+
+        setattr(builder, name, compare)
+    atomic = builder.create_atomic_rmw
+
+    def create_atomic_rmw(self, kind, pointer, value, mask, *rest):
+        if value.dtype.scalar is not tl.bfloat16:
+            return atomic(self, kind, pointer, value, mask, *rest)
+        if "FADD" not in str(kind):
+            raise NotImplementedError(f"{kind} of bf16")
+        before = np.zeros(value.data.shape, np.uint16)
+        for at in np.ndindex(before.shape):
+            if mask.data[at]:
+                element = np.frombuffer((ctypes.c_char * 2).from_address(int(pointer.data[at])), DTYPES["bf16"])
+                before[at] = element.view(np.uint16)[0]
+                element[0] = element[0].astype(np.float32) + values(value)[at]
+        return interpreter.TensorHandle(before, tl.bfloat16)
+
+    builder.create_atomic_rmw = create_atomic_rmw
 
     def inline_assembly(self, text, constraints, values, types, pure, pack):
         if "e4m3x2" not in text:
@@ -144,7 +169,7 @@ def check(options, case, path):
     tensors = case.document.tensors
     names = code.co_varnames[len(tensors) : code.co_argcount]
     with np.errstate(all="ignore"):
-        module.launch(*[Tensor(case.storages[n], tensors[n][0]) for n in tensors], *[case.symbols[n] for n in names])
+        module.launch(*[Tensor(case.storages[n], tensors[n][0]) for n in tensors], *[case.parameter(n) for n in names])
     return case.compare()
 
 

@@ -377,7 +377,8 @@ class Interpreter:
 
     def branch_results(self, taken, then, other, then_args, other_args, results):
         """The values come twice: after the first side, after the second. Ordered: written by both sides, by the first, by the
-        second. What a side does not write keeps the value that the other side got as an argument."""
+        second. What a side does not write keeps the value that the other side got as an argument. A side's results are all that
+        it assigns, also what nobody reads behind it; names tell which belong together."""
         base = lambda n: re.sub(r"_\d+$", "", n)
         types = self.call[2]
         sides = []
@@ -387,14 +388,25 @@ class Interpreter:
             sides.append((g, names, [a.id for a in arguments.elts], values))
         (g, a, _, _), (h, b, _, _) = sides
         count = self.count_results() // 2
-        pairs, left = [], list(range(len(b)))
-        for i, n in enumerate(a):
-            for j in left:
-                same = base(n) == base(b[j]) if not (n.startswith("_") or b[j].startswith("_")) else self.result_type(g, n) == self.result_type(h, b[j])
-                if same:
-                    pairs.append((i, j))
-                    left.remove(j)
-                    break
+        partner, left = {}, list(range(len(b)))
+
+        def pair(fits):
+            for i, n in enumerate(a):
+                for j in left:
+                    if i not in partner and len(partner) < count and fits(n, b[j]):
+                        partner[i] = j
+                        left.remove(j)
+                        break
+
+        nameless = lambda n, m: n.startswith("_") or m.startswith("_")
+        alike = lambda n, m: self.result_type(g, n) == self.result_type(h, m)
+        pair(lambda n, m: not nameless(n, m) and base(n) == base(m))
+        pair(lambda n, m: nameless(n, m) and alike(n, m))
+        apart = [i for i in range(len(a)) if i not in partner]
+        known = [self.variable_before(sides[0], i) for i in apart] + [self.variable_before(sides[1], j) for j in left]
+        if len(apart) == len(left) == count - len(partner) and not any(v is not None for v in known):
+            pair(alike)
+        pairs = sorted(partner.items())
         pairs += [(i, None) for i in range(len(a)) if i not in [p[0] for p in pairs]]
         pairs += [(None, j) for j in left]
         out = []
@@ -403,11 +415,12 @@ class Interpreter:
             out.append(results[mine] if mine is not None else self.passed(sides[1] if taken else sides[0], j if taken else i))
         return out + out
 
-    def passed(self, side, position):
+    def variable_before(self, side, position):
+        """The argument that a result is a copy of, or that has its name."""
         g, names, arguments, values = side
         base = lambda n: re.sub(r"_\d+$", "", n)
         name = names[position]
-        for n, _, e in g.statements:  # a copy of a parameter
+        for n, _, e in g.statements:
             if n == name and isinstance(e, ast.Call) and ast.unparse(e.func).endswith("new_var"):
                 for (p, _), v in zip(g.parameters, values):
                     if p == e.args[0].id:
@@ -415,7 +428,12 @@ class Interpreter:
         for a, v in zip(arguments, values):
             if base(a) == base(name):
                 return v
-        return [v for v in values if isinstance(v, Value) and (v.dtype, v.dims) == self.result_type(g, name)][0]
+        return None
+
+    def passed(self, side, position):
+        g, names, _, values = side
+        found = self.variable_before(side, position)
+        return found if found is not None else [v for v in values if isinstance(v, Value) and (v.dtype, v.dims) == self.result_type(g, names[position])][0]
 
     def count_results(self):
         call = [ast.dump(a) for a in self.call[2]]

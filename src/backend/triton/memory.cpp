@@ -98,8 +98,10 @@ public:
     a.mask = mask_;
     a.repeats = repeats_;
     a.overlaps = overlaps_;
-    // Lanes that all read one element still need addresses of their own, where some of them are masked.
-    if (repeats_ && mask_ != codegen::no_expression && shape_.size() == rank_) {
+    // Lanes that all have one element still need addresses of their own, where some of them are masked or where no other index
+    // has lanes: a scalar address takes no tile.
+    const bool is_scalar = !repeats_ && rank_ > 0 && offset == codegen::no_expression;
+    if (((repeats_ && mask_ != codegen::no_expression) || is_scalar) && shape_.size() == rank_) {
       const expression zeros = e_.call("tl.zeros", {e_.shape_list(shape_), e_.dtype_name(dtype::i32)}, dtype::i32);
       add_to(offset, zeros);
     }

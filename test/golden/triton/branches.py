@@ -11,9 +11,10 @@ def branches_kernel(x, out, u3):
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
     load = tl.load(x + indices_0)
     lt = offset_0 < u3
-    doubled = load
     if lt:
         doubled = load * 2.0
+    else:
+        doubled = load + pid_0
     tl.store(out + indices_0, doubled)
 
 
