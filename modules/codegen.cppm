@@ -341,6 +341,7 @@ struct dialect {
   std::string_view cast;      ///< Python: callee of a cast with the type as second argument (`tl.cast`); empty: method `.to`
   std::string_view infinity;  ///< `float("inf")`, `INFINITY`
   std::string_view negative_infinity;
+  std::string_view negative_zero = {}; ///< where the literal would lose its sign: an expression, `{}` being the element type
   std::string_view not_a_number;
   std::string_view least;     ///< callee of the least of two scalars (`min`); empty: a choice between them
   std::string_view greatest;

@@ -192,8 +192,14 @@ private:
     const dialect& d = *emitter_.language;
     if (std::isnan(n.real)) out_ += d.not_a_number;
     else if (std::isinf(n.real)) out_ += n.real > 0 ? d.infinity : d.negative_infinity;
+    else if (n.real == 0 && std::signbit(n.real) && !d.negative_zero.empty()) print_negative_zero(d, n.type);
     else if (!c_ || n.type == dtype::f64) append_real(n.real, out_);
     else print_single(n.real);
+  }
+
+  void print_negative_zero(const dialect& d, dtype type) {
+    const std::size_t hole = d.negative_zero.find("{}");
+    ((out_ += d.negative_zero.substr(0, hole)) += d.types[static_cast<std::size_t>(type)]) += d.negative_zero.substr(hole + 2);
   }
 
   /// `float16(0.5f)` where the target has a type of its own for narrow floats.

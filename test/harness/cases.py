@@ -10,6 +10,7 @@ A document may say what its case is, in comments; then its sizes are not scaled:
     # expected TENSOR EXPRESSION   what it must be after the launch: NumPy of the tensors before it, floats in double precision,
                                    and of the parameters. It tests the interpreter as well
     # stores nothing               no element changes
+    # stores exactly               floats compare bit by bit, all NaNs being one
     # not run: REASON              only its text is of interest
 """
 
@@ -235,6 +236,7 @@ class Case:
     def __init__(self, text, ragged):
         """`ragged` None: the document as it stands."""
         self.text = text if ragged is None else scaled(text, ragged)
+        self.exact = "\n# stores exactly\n" in self.text
         self.document = Document(self.text)
         self.symbols = symbols_of(self.document)
         self.storages = make_inputs(self.document, self.symbols, 0)
@@ -264,6 +266,8 @@ class Case:
             got = wide(self.view(self.expected, name))
             want = np.broadcast_to(want(got.shape) if callable(want) else want, got.shape)
             tolerance = TOLERANCES.get(dtype, 0)
+            if self.exact and not ((got == want) & (np.signbit(got) == np.signbit(want)) | np.isnan(got) & np.isnan(want)).all():
+                raise AssertionError(f"the interpreter's {name} is not as the document says: {got} for {want}")
             if not np.allclose(got, want, rtol=tolerance, atol=tolerance * 0.25 * np.abs(want[np.isfinite(want)]).max(initial=0), equal_nan=True):
                 raise AssertionError(f"the interpreter's {name} is not as the document says: {got.reshape(-1)[:8]} for {want.reshape(-1)[:8]}")
 
@@ -284,6 +288,8 @@ class Case:
                     return False, f"{n}: {(got != want).sum()} of {len(got)} differ"
                 continue
             g, w = got.astype(np.float64), want.astype(np.float64)
+            if self.exact and not (same(got, want) | np.isnan(g) & np.isnan(w)).all():
+                return False, f"{n} is {g[:20]}, not {w[:20]}"
             finite = np.isfinite(w)
             if not ((g == w) | (np.isnan(g) & np.isnan(w)))[~finite].all():
                 return False, f"{n}: infinities and NaNs differ"

@@ -266,7 +266,8 @@ void if_(emitter& e, const node&) {
         out.then_result >= 0 ? e.graph_result_node(branch.then_graph, static_cast<std::size_t>(out.then_result)) : no_node;
     const node_id else_node =
         out.else_result >= 0 ? e.graph_result_node(branch.else_graph, static_cast<std::size_t>(out.else_result)) : no_node;
-    const variable v = e.new_variable(readable_name(e, then_node != no_node ? then_node : else_node, out.passes), e.type_of(any));
+    const node_id named = then_node != no_node && then_side ? then_node : else_node;
+    const variable v = e.new_variable(readable_name(e, named, out.passes), e.type_of(any));
     outputs.emplace_back(&out, v);
     if (out.passes != no_node) e.assign(v, e.cast(e.as_tile(out.passes, e.value_of(out.passes)), e.at(v).type));
   }

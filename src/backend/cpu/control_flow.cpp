@@ -397,6 +397,8 @@ void if_(emitter& base, const node&) {
   cpu_emitter& e = self(base);
   const node_id own = e.current;
   const codegen::branch_plan& branch = e.plan->branches[static_cast<std::size_t>(e.plan->branch_of_node[index(own)])];
+  const bool then_side = branch.constant_test.value_or(true);
+  const bool else_side = branch.else_graph >= 0 && !branch.constant_test.value_or(false);
   e.fill_pending();
   expression test = codegen::no_expression;
   if (!branch.constant_test) {
@@ -412,7 +414,7 @@ void if_(emitter& base, const node&) {
     const node_id any = out.joined != no_node ? out.joined : out.then_value != no_node ? out.then_value : out.else_value;
     const argument* then_result = out.then_result >= 0 ? result_of(e, branch.then_graph, out.then_result) : nullptr;
     const argument* else_result = out.else_result >= 0 ? result_of(e, branch.else_graph, out.else_result) : nullptr;
-    const argument* named = then_result != nullptr ? then_result : else_result;
+    const argument* named = then_result != nullptr && then_side ? then_result : else_result;
     slot s =
         new_slot(e, any, readable_name(e, named != nullptr && named->what == argument::kind::node ? named->node : no_node, out.passes));
     if (out.passes != no_node) {
@@ -435,8 +437,6 @@ void if_(emitter& base, const node&) {
       set_slot(e, s, *result);
     }
   };
-  const bool then_side = branch.constant_test.value_or(true);
-  const bool else_side = branch.else_graph >= 0 && !branch.constant_test.value_or(false);
   if (branch.constant_test) {
     if (then_side) side(branch.then_graph, 3, true);
     if (else_side) side(branch.else_graph, 4, false);

@@ -138,9 +138,21 @@ private:
     rank_ = read.rank;
     for (index_part& p : parts_) {
       if (p.what == index_part::kind::tensor) p.value = e_.as_tile(p.tensor, e_.value_of(p.tensor));
-      // A whole dimension runs along the block that the value has there.
-      if (p.what == index_part::kind::whole && shape_.size() == rank_) p.block = shape_[p.first_dimension].block;
+      // A whole dimension runs along the block that the value has there, or along that of the chunks in whose loop it stands.
+      if (p.what != index_part::kind::whole) continue;
+      if (shape_.size() == rank_) p.block = shape_[p.first_dimension].block;
+      if (p.block < 0 && p.start == 0 && p.step == 1) p.block = open_chunks_of(p);
     }
+  }
+
+  /// The block of a rolled reduction over a dimension of this extent whose loop is open, or -1.
+  std::int32_t open_chunks_of(const index_part& p) const {
+    const symbolic::expression extent = e_.source->sizes(declaration_)[p.storage];
+    for (const codegen::block_plan& b : e_.plan->blocks) {
+      const bool same = b.extent == extent || (b.constant_extent && *b.constant_extent == constant_size(p.storage));
+      if (b.role == codegen::block_role::rolled && same && e_.find_tile(b.id) != nullptr) return b.id;
+    }
+    return -1;
   }
 
   /// The lanes of a box along one dimension, or nothing where the index is no run of positions that ends with the tensor.
@@ -397,7 +409,11 @@ void store(emitter& base, const node&) {
   if (store_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 3));
   if (a.overlaps) e.unsupported("a store of several lanes to one element of a tensor that repeats its elements (stride 0)");
-  std::vector<expression> arguments{a.pointer, e.cast(e.operand(2), e.source->tensors[static_cast<std::size_t>(tensor)].element)};
+  const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
+  expression value = e.cast(e.operand(2), type);
+  // A bare number of Python's is of single precision.
+  if (type == dtype::f64 && e.is_literal(value)) value = e.call("tl.full", {e.list({}), value, e.dtype_name(type)}, type);
+  std::vector<expression> arguments{a.pointer, value};
   if (a.mask != codegen::no_expression) arguments.push_back(a.mask);
   e.evaluate(e.call("tl.store", arguments));
 }

@@ -163,6 +163,7 @@ const codegen::dialect language{
     .cast = {},
     .infinity = "float(\"inf\")",
     .negative_infinity = "float(\"-inf\")",
+    .negative_zero = "(tl.full([], 0.0, {}) * -1.0)",
     .not_a_number = "float(\"nan\")",
     .least = "min",
     .greatest = "max",
