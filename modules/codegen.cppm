@@ -563,6 +563,8 @@ public:
   /// A host tensor's stride along dimension `d` as an access uses it: 0 along a dimension of one element, where every index means
   /// that element.
   [[nodiscard]] expression stride_of(std::int32_t tensor, std::size_t d);
+  /// Throws BackendUnsupported where several lanes of a store have one element, as along a dimension of stride 0.
+  void refuse_overlap(std::int32_t tensor, std::span<const access_index> all);
   /// A small whole power is a product, any other a call.
   [[nodiscard]] expression power_of(expression base, expression exponent);
   /// The expression that holds a symbol: a parameter, a block size, a tile's begin … Backends override what differs.
@@ -716,6 +718,7 @@ protected:
 
 private:
   [[nodiscard]] expression floor_of_floats(op o, expression a, expression b);
+  [[nodiscard]] bool lanes_overlap(std::int32_t tensor, const access_index& i);
   void read_slice(access_index& to, const argument& slice, std::int64_t size) const;
   [[nodiscard]] expression scalar_index(const argument& a, std::int32_t tensor, std::size_t d);
   [[nodiscard]] expression push_extreme(std::string_view callee, expression a, expression b);

@@ -45,15 +45,29 @@ void emitter::read_slice(access_index& to, const argument& slice, std::int64_t s
   to.size = stop > to.start ? (stop - to.start + to.step - 1) / to.step : 0;
 }
 
-/// A negative constant counts from the end.
+/// A negative constant counts from the end. Every index means the element of a dimension of size 1.
 expression emitter::scalar_index(const argument& a, std::int32_t tensor, std::size_t d) {
   const expression value = literal(a);
   const std::optional<std::int64_t> n = integer_literal(value);
-  if (!n || *n >= 0) return value;
+  if (!n) return value;
   const expression size = symbolic(source->sizes(source->tensors[static_cast<std::size_t>(tensor)])[d]);
-  if (const auto known = integer_literal(size); known && *n + *known < 0)
+  if (const auto known = integer_literal(size); known && *known != 1 && (*n < -*known || *n >= *known))
     malformed(fmt::format("index {} is out of range for a dimension of {}", *n, *known));
-  return binary(op::add, size, integer(*n, plan->index_dtype));
+  return *n >= 0 ? value : binary(op::add, size, integer(*n, plan->index_dtype));
+}
+
+bool emitter::lanes_overlap(std::int32_t tensor, const access_index& i) {
+  if (i.what == access_index::kind::scalar || i.what == access_index::kind::none) return false;
+  if (integer_literal(stride_of(tensor, i.storage)) != std::optional<std::int64_t>(0)) return false;
+  if (i.what == access_index::kind::whole) return i.size != 1;
+  if (i.what == access_index::kind::tensor) return true;
+  const block_plan& b = plan->blocks[static_cast<std::size_t>(i.block)];
+  return b.block_size != 1 && !(b.mask && b.constant_extent == std::optional<std::int64_t>(1));
+}
+
+void emitter::refuse_overlap(std::int32_t tensor, std::span<const access_index> all) {
+  for (const access_index& i : all)
+    if (lanes_overlap(tensor, i)) unsupported("a store of several lanes to one element of a tensor that repeats its elements (stride 0)");
 }
 
 access_indices emitter::read_indices(std::int32_t tensor, std::span<const argument> list, std::size_t value_rank) {

@@ -68,6 +68,7 @@ public:
     resolve_operations();
     plan_blocks();
     plan_shapes();
+    check_shapes();
     index_users();
     for (const device_ir::graph& g : d_.graphs)
       if (g.what == device_ir::graph::kind::root) plan_root(g);
@@ -213,6 +214,45 @@ private:
       }
       shape.count = static_cast<std::uint32_t>(plan_.dimensions.size()) - shape.first;
     }
+  }
+
+  /// The operands of a pointwise operation broadcast, from the last dimension on, to its declared shape. Tiles of two blocks
+  /// do not, even of one size.
+  void check_shapes() const {
+    for (std::size_t i = 0; i < d_.nodes.size(); ++i) {
+      const node_plan& p = plan_.nodes[i];
+      if (!p.known || information(p.op).category != operation_category::pointwise || d_.nodes[i].type.what != device_ir::type::kind::tensor)
+        continue;
+      for (const argument& a : d_.arguments_of(d_.nodes[i]))
+        if (a.what == argument::kind::node && d_.at(a.node).type.what == device_ir::type::kind::tensor && !plan_.at(a.node).is_host_tensor)
+          check_operand(d_.nodes[i], p, a.node);
+    }
+  }
+
+  void check_operand(const node& n, const node_plan& result, node_id operand) const {
+    const std::span<const dimension> to = shape_of(result);
+    const std::span<const dimension> from = shape_of(plan_.at(operand));
+    bool fits = from.size() <= to.size();
+    for (std::size_t d = 1; fits && d <= from.size(); ++d) fits = broadcasts(from[from.size() - d], to[to.size() - d]);
+    if (!fits)
+      fail(n, fmt::format("'{}' of shape [{}] does not broadcast to [{}], the shape of '{}': a dimension may have to be inserted",
+                          d_.at(operand).name, spelled(from), spelled(to), n.name));
+  }
+
+  std::span<const dimension> shape_of(const node_plan& p) const {
+    return std::span<const dimension>(plan_.dimensions).subspan(p.shape.first, p.shape.count);
+  }
+
+  static bool broadcasts(const dimension& from, const dimension& to) {
+    if (from.expression == to.expression) return true;
+    if (from.block >= 0 && to.block >= 0) return from.block == to.block;
+    return from.size <= 1 || to.size <= 0 || from.size == to.size;
+  }
+
+  std::string spelled(std::span<const dimension> shape) const {
+    std::string text;
+    for (const dimension& d : shape) text += (text.empty() ? "" : ", ") + d_.symbols.to_string(d.expression);
+    return text;
   }
 
   // -- who uses a node

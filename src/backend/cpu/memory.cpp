@@ -34,6 +34,7 @@ public:
   }
 
   [[nodiscard]] const std::vector<dimension>& shape() const noexcept { return shape_; }
+  [[nodiscard]] std::span<const index_part> parts() const noexcept { return parts_; }
   [[nodiscard]] dtype element_type() const noexcept { return declaration_.element; }
 
   /// `tensor[offset]` of the element at `at`.
@@ -199,6 +200,7 @@ void store(emitter& base, const node&) {
   const std::int32_t tensor = e.tensor_of(e.operand_node(0));
   if (tensor < 0) e.malformed("store needs a host tensor");
   access a(e, tensor, e.index_list(1), e.operand_shape(2));
+  e.refuse_overlap(tensor, a.parts());
   const indices at = open_loops(e, a);
   const expression value = e.cast(value_at(e, 2, at, a.shape()), a.element_type());
   const expression valid = both(e, a.guard(at), extra_mask(e, 3, at, a.shape()));

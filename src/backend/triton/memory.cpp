@@ -77,6 +77,8 @@ public:
     return b;
   }
 
+  [[nodiscard]] std::span<const index_part> parts() const noexcept { return parts_; }
+
   access build(expression extra_mask) {
     read_once();
     access a;
@@ -97,7 +99,6 @@ public:
     if (extra_mask != codegen::no_expression) and_mask(extra_mask);
     a.mask = mask_;
     a.repeats = repeats_;
-    a.overlaps = overlaps_;
     // Lanes that all have one element still need addresses of their own, where some of them are masked or where no other index
     // has lanes: a scalar address takes no tile.
     const bool is_scalar = !repeats_ && rank_ > 0 && offset == codegen::no_expression;
@@ -122,7 +123,6 @@ private:
   std::size_t rank_ = 0;
   expression mask_ = codegen::no_expression;
   bool repeats_ = false;  ///< a dimension of stride 0, or of one element, has lanes
-  bool overlaps_ = false; ///< and several of them are valid
   std::vector<std::int32_t> masked_;
 
   expression stride(std::size_t d) { return e_.stride_of(tensor_, d); }
@@ -182,7 +182,6 @@ private:
       const bool has_lanes =
           p.what != index_part::kind::scalar && !is_single_lane(p) && !(p.what == index_part::kind::whole && p.size == 1);
       repeats_ = repeats_ || has_lanes;
-      overlaps_ = overlaps_ || (has_lanes && !masks_all_but_one(p));
       return codegen::no_expression;
     }
     if (is_single_lane(p) && spans_tile(i)) return single_lane(p, by);
@@ -201,12 +200,6 @@ private:
   /// A tile of one lane is at its offset: a scalar, where another index gives the access its shape.
   bool is_single_lane(const index_part& p) const {
     return p.what == index_part::kind::block && e_.plan->blocks[static_cast<std::size_t>(p.block)].block_size == 1;
-  }
-
-  /// Whether of a tile's lanes only the first is valid.
-  bool masks_all_but_one(const index_part& p) const {
-    const codegen::block_plan* const b = e_.plan->find_block(p.block);
-    return p.what == index_part::kind::block && b != nullptr && b->mask && b->constant_extent == std::optional<std::int64_t>(1);
   }
 
   /// Whether an index other than `i` is a tile that is shaped to the whole access.
@@ -408,7 +401,7 @@ void store(emitter& base, const node&) {
   access_builder builder(e, tensor, e.index_list(1), value_shape(e, 2));
   if (store_box(e, builder, tensor)) return;
   const access a = builder.build(extra_mask(e, 3));
-  if (a.overlaps) e.unsupported("a store of several lanes to one element of a tensor that repeats its elements (stride 0)");
+  e.refuse_overlap(tensor, builder.parts());
   const dtype type = e.source->tensors[static_cast<std::size_t>(tensor)].element;
   expression value = e.cast(e.operand(2), type);
   // A bare number of Python's is of single precision.
