@@ -1,9 +1,9 @@
 """Runs emitted Triton kernels on a GPU and compares what they store with the interpreter of device IR.
 
-usage: check_documents.py --emit MUSTER FOLDER DOCUMENT-OR-FOLDER... [--sizes even ragged] [--backend triton]
+usage: check_documents.py --emit MUSTER FOLDER DOCUMENT-OR-FOLDER... [--forms even ragged …] [--configs N] [--backend triton]
        check_documents.py --run FOLDER [--workers N]
 
-The first form needs no GPU: it writes each document, scaled down as test/harness/cases.py does, and its kernel into FOLDER.
+The first form needs no GPU: it writes each document, in the forms of test/harness/cases.py, and its kernel into FOLDER.
 The second needs PyTorch, Triton and a GPU, and that folder.
 """
 
@@ -25,16 +25,11 @@ def emit(options):
     folder.mkdir(parents=True, exist_ok=True)
     refused = 0
     for file in cases.files_of(map(Path, options.paths[2:])):
-        text = file.read_text()
-        even = cases.scaled(text, False)
-        for size in options.sizes:
-            scaled = cases.scaled(text, size == "ragged")
-            if size == "ragged" and scaled == even and "even" in options.sizes:
-                continue
+        for form, text in cases.forms_of(options, file):
             try:
-                cases.emit(options.paths[0], options.backend, scaled, f"{folder}/{file.stem}.{size}.py")
+                cases.emit(options.paths[0], options.backend, text, f"{folder}/{file.stem}.{form}.py")
             except RuntimeError as error:
-                print(f"failed {file.stem} {size} {error}")
+                print(f"failed {file.stem} {form} {error}")
                 refused += 1
     return 1 if refused else 0
 
@@ -53,7 +48,7 @@ def check(source):
 
     types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3fn": torch.float8_e4m3fn,
              "f8e5m2": torch.float8_e5m2, "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b8": torch.bool}
-    case = cases.Case(Path(f"{source}.txt").read_text(), None)
+    case = cases.Case(Path(f"{source}.txt").read_text())
     flat, tensors = {}, []
     for name, (dtype, sizes, strides) in case.document.tensors.items():
         raw = torch.from_numpy(case.storages[name].view("uint8")).cuda()
@@ -133,7 +128,7 @@ if __name__ == "__main__":
     parser.add_argument("--emit", action="store_true")
     parser.add_argument("--run", action="store_true")
     parser.add_argument("paths", nargs="+")
-    parser.add_argument("--sizes", nargs="+", choices=["even", "ragged"], default=["even", "ragged"])
+    cases.add_forms(parser)
     parser.add_argument("--backend", default="triton")
     parser.add_argument("--workers", type=int, default=12)
     arguments = parser.parse_args()

@@ -12,6 +12,10 @@ A document may say what its case is, in comments; then its sizes are not scaled:
     # stores nothing               no element changes
     # stores exactly               floats compare bit by bit, all NaNs being one
     # not run: REASON              only its text is of interest
+
+A document is run in forms: `even` and `ragged` sizes, and variants (variants.py) of the even one: `special` (NaN, infinities and
+negative zero among the floats), `strided` (padded rows and permuted dimensions), `one` and `zero` (sizes that the call gives), and
+`configN` (the N-th of a seeded sequence of configs).
 """
 
 import argparse
@@ -23,10 +27,12 @@ import sys
 import tempfile
 import time
 import traceback
+import zlib
 from pathlib import Path
 
 import numpy as np
 
+import variants
 from device_ir import DTYPES, FLOATS, Document, Interpreter, evaluate, rounded_array
 
 TOLERANCES = {"f64": 1e-10, "f32": 2e-5, "f16": 3e-3, "bf16": 2.5e-2, "f8e4m3fn": 0.15, "f8e5m2": 0.3}
@@ -116,6 +122,31 @@ def scaled(text, ragged):
             line = f"{m[1]}{replace(m[2])}{m[3]}"
         lines.append(line)
     return "\n".join(lines) + "\n" + replace(body)
+
+
+FORMS = ["even", "ragged", "special", "strided", "one", "zero"]
+
+
+def formed(text, form):
+    """The document in this form, or None where it has none that differs."""
+    even = scaled(text, False)
+    with_comment = lambda line: even.replace("\n", f"\n{line}\n", 1)
+    if form == "even":
+        return even
+    if form == "ragged":
+        changed = scaled(text, True)
+    elif form == "strided":
+        changed = variants.strided(even)
+    elif form.startswith("config"):
+        changed = variants.configured(even, int(form.removeprefix("config")))
+    elif as_written(text):
+        return None
+    elif form == "special":
+        changed = with_comment("# special values") if any(t in FLOATS for t, _, _ in Document(even).tensors.values()) else even
+    else:
+        sizes = variants.size_symbols(Document(even))
+        changed = with_comment("\n".join(f"# value {s} {int(form == 'one')}" for s in sizes)) if sizes else even
+    return changed if changed != even else None
 
 
 def symbols_of(d):
@@ -221,7 +252,7 @@ def make_inputs(d, symbols, seed):
         elif dtype in ("i8", "u8"):
             data[:] = rng.integers(-128 if dtype == "i8" else 0, 128 if dtype == "i8" else 256, count)
         else:
-            data[:] = rng.integers(0, min(float_rows or [s[0][0] for s in shapes.values() if s[0]]), count)
+            data[:] = rng.integers(0, max(1, min(float_rows or [s[0][0] for s in shapes.values() if s[0]])), count)
         storages[name] = data
     return storages
 
@@ -231,15 +262,16 @@ def same(a, b):
 
 
 class Case:
-    """A document scaled down, its inputs, and what its tensors must be after a launch."""
+    """A document, its inputs, and what its tensors must be after a launch."""
 
-    def __init__(self, text, ragged):
-        """`ragged` None: the document as it stands."""
-        self.text = text if ragged is None else scaled(text, ragged)
+    def __init__(self, text):
+        self.text = text
         self.exact = "\n# stores exactly\n" in self.text
         self.document = Document(self.text)
         self.symbols = symbols_of(self.document)
         self.storages = make_inputs(self.document, self.symbols, 0)
+        if "\n# special values\n" in self.text:
+            variants.sprinkle(self.document, self.storages, 1)
         self.before = {n: s.copy() for n, s in self.storages.items()}
         self.expected = {n: s.copy() for n, s in self.storages.items()}
         with np.errstate(all="ignore"):
@@ -299,8 +331,9 @@ class Case:
             if bad.any():
                 return False, f"{n}: {bad.sum()} of {len(g)} wrong, the first at {int(np.argmax(bad))}: {g[finite][bad][0]} for {w[finite][bad][0]}"
             worst = max(worst, (error / (scale + 1e-30)).max(initial=0))
-        if (stored == 0) != ("\n# stores nothing\n" in self.text):
-            return False, "nothing is stored" if stored == 0 else "something is stored"
+        nothing = "\n# stores nothing\n" in self.text
+        if stored and nothing or not stored and not nothing and all(len(s) for s in self.storages.values()):
+            return False, "something is stored" if stored else "nothing is stored"
         return True, f"{worst:.2f} of the tolerance"
 
 
@@ -365,12 +398,28 @@ def run_all(items, name, check, limit, trace=False):
     return 1 if failed else 0
 
 
+def add_forms(parser):
+    parser.add_argument("--forms", nargs="*", choices=FORMS, default=["even", "ragged"])
+    parser.add_argument("--configs", type=int, default=0, metavar="N", help="besides, N seeded configs a document")
+    parser.add_argument("--part", type=int, default=1, metavar="N", help="of every N forms beyond even and ragged one")
+
+
+def forms_of(options, file):
+    """(form, text) of every form of a document that is asked for; of the variants a fixed sample where a part is."""
+    text = file.read_text()
+    for form in options.forms + [f"config{i}" for i in range(options.configs)]:
+        if form not in ("even", "ragged") and zlib.crc32(f"{file.stem} {form}".encode()) % options.part:
+            continue
+        if (changed := formed(text, form)) is not None:
+            yield form, changed
+
+
 def arguments_of(description):
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("muster", help="the tool")
     parser.add_argument("documents", nargs="+", type=Path, help="device IR documents, or folders of them")
     parser.add_argument("--backend")
-    parser.add_argument("--sizes", nargs="+", choices=["even", "ragged"], default=["even", "ragged"])
+    add_forms(parser)
     parser.add_argument("--keep", type=Path, help="keep the emitted kernels in this folder")
     parser.add_argument("--trace", action="store_true")
     return parser
@@ -388,20 +437,15 @@ def files_of(paths):
 
 
 def main(description, check, limit=300):
-    """The program around check(options, case, path without suffix): runs every document in every size."""
+    """The program around check(options, case, path without suffix): runs every document in every form."""
     options = arguments_of(description).parse_args()
-    items = []
-    for file in files_of(options.documents):
-        text = file.read_text()
-        different = scaled(text, True) != scaled(text, False)
-        items += [(file, size) for size in options.sizes if size == "even" or different or "even" not in options.sizes]
+    items = [(file.stem, *form) for file in files_of(options.documents) for form in forms_of(options, file)]
 
     def one(item):
-        path, size = item
-        case = Case(path.read_text(), size == "ragged")
-        return check(options, case, f"{folder}/{path.stem}.{size}")
+        stem, form, text = item
+        return check(options, Case(text), f"{folder}/{stem}.{form}")
 
     with tempfile.TemporaryDirectory(prefix="muster-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        return run_all(items, lambda item: f"{item[0].stem} {item[1]}", one, limit, options.trace)
+        return run_all(items, lambda item: f"{item[0]} {item[1]}", one, limit, options.trace)

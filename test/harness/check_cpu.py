@@ -1,7 +1,7 @@
 """Compiles emitted cpu kernels with the undefined behaviour sanitizer, runs them, and compares what they store with the
 interpreter of device IR.
 
-usage: check_cpu.py MUSTER DOCUMENT-OR-FOLDER... [--sizes even ragged] [--keep FOLDER]
+usage: check_cpu.py MUSTER DOCUMENT-OR-FOLDER... [--forms even ragged …] [--configs N] [--keep FOLDER]
 
 The compiler is $CXX, or clang++-19. Warnings are errors.
 """

@@ -1,6 +1,6 @@
 """Runs emitted Triton kernels in Triton's interpreter and compares what they store with the interpreter of device IR.
 
-usage: check_triton.py MUSTER DOCUMENT-OR-FOLDER... [--backend triton] [--sizes even ragged] [--keep FOLDER]
+usage: check_triton.py MUSTER DOCUMENT-OR-FOLDER... [--backend triton] [--forms even ragged …] [--configs N] [--keep FOLDER]
 """
 
 import ctypes

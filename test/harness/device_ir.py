@@ -741,14 +741,19 @@ class Interpreter:
     def do_cumsum(self, args, kwargs): return np.cumsum(wide(args[0]), axis=args[1])
     def do_cumprod(self, args, kwargs): return np.cumprod(wide(args[0]), axis=args[1])
 
+    def order(self, x, d, descending):
+        """Of a stable sort in which NaN is the greatest."""
+        values, sign = wide(x), -1 if descending else 1
+        return np.lexsort((sign * np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), sign * np.isnan(values).astype(np.int8)), axis=d)
+
     def do_sort(self, args, kwargs):
         x, d, descending = args[0], args[1] if len(args) > 1 else -1, args[2] if len(args) > 2 else False
-        order = np.argsort(-wide(x) if descending else wide(x), axis=d, kind="stable")
+        order = self.order(x, d, descending)
         return [Value(np.take_along_axis(x.data, order, d), x.dtype, x.dims), Value(order, "i64", x.dims)]
 
     def do_topk(self, args, kwargs):
         x, k, d = args[0], args[1], args[2] if len(args) > 2 else -1
-        order = np.argsort(-wide(x), axis=d, kind="stable").take(range(k), axis=d)
+        order = self.order(x, d, True).take(range(k), axis=d)
         return [Value(np.take_along_axis(x.data, order, d), x.dtype, x.dims), Value(order, "i64", x.dims)]
 
     def do_mm(self, args, kwargs): return np.matmul(wide(args[0]), wide(args[1]))
