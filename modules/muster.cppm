@@ -14,3 +14,5 @@ export import muster.operations;
 export import muster.codegen;
 export import muster.builtin;
 export import muster.runtime;
+export import muster.interpret;
+export import muster.check;

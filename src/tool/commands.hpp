@@ -26,6 +26,8 @@ struct run_options {
   std::uint64_t seed = 0;
   int repeat = 1;
   int threads = 0;
+  bool interpret = false; ///< the reference interpreter in place of the kernel
+  bool check = false;     ///< compare the kernel with the interpreter
   std::optional<std::string> config;
   std::vector<std::pair<std::string, std::string>> inputs;  ///< tensor, file
   std::vector<std::pair<std::string, std::string>> outputs; ///< tensor, file

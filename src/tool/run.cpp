@@ -24,6 +24,8 @@ import muster.device_ir;
 import muster.operations;
 import muster.codegen;
 import muster.runtime;
+import muster.interpret;
+import muster.check;
 
 namespace muster::tool {
 
@@ -59,6 +61,7 @@ struct tensor {
   std::vector<std::int64_t> strides;
   std::vector<std::byte> storage; ///< elements at their strides
   std::vector<std::byte> initial; ///< what every run starts from
+  std::vector<std::byte> expected; ///< what the reference interpreter made of it
   std::optional<array> given;
   device_ir::dtype element = device_ir::dtype::f32;
 
@@ -98,9 +101,34 @@ public:
       best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     fmt::print("{}: {} (best of {})\n", d_.kernel, duration(best), options_.repeat);
-    for (const tensor& t : tensors_) print_checksum(t);
-    for (const auto& [name, file] : options_.outputs) write_npy(file, in_order(find(name, "--output")));
+    report();
     return success;
+  }
+
+  /// The reference interpreter in place of a kernel.
+  int interpret(const interpret::options& how) {
+    const auto start = std::chrono::steady_clock::now();
+    interpret_on(how, &tensor::storage);
+    fmt::print("{}: {} in the reference interpreter\n", d_.kernel,
+               duration(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+    report();
+    return success;
+  }
+
+  /// Behind `run`: whether the reference interpreter stores the same.
+  int check(const interpret::options& how) {
+    for (tensor& t : tensors_) t.expected = t.initial;
+    interpret_on(how, &tensor::expected);
+    bool same = true;
+    for (const tensor& t : tensors_) {
+      const auto difference = check::compare({t.element, t.sizes, t.strides}, t.storage, t.expected);
+      if (!difference) continue;
+      same = false;
+      fmt::print("differs: {}[{}] is {:.9g}, the reference interpreter has {:.9g} ({} of {} elements differ)\n", t.declaration->name,
+                 fmt::join(difference->index, ", "), difference->got, difference->expected, difference->count, in_order(t).count());
+    }
+    if (same) fmt::print("equal: the kernel stores what the reference interpreter stores\n");
+    return same ? success : failure;
   }
 
 private:
@@ -123,6 +151,17 @@ private:
     if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
     if (seconds < 1) return fmt::format("{:.3f} ms", seconds * 1e3);
     return fmt::format("{:.3f} s", seconds);
+  }
+
+  void report() {
+    for (const tensor& t : tensors_) print_checksum(t);
+    for (const auto& [name, file] : options_.outputs) write_npy(file, in_order(find(name, "--output")));
+  }
+
+  void interpret_on(const interpret::options& how, std::vector<std::byte> tensor::* memory) {
+    std::vector<std::span<std::byte>> memories;
+    for (tensor& t : tensors_) memories.emplace_back(t.*memory);
+    interpret::run(d_, memories, values_, how);
   }
 
   // -- symbols
@@ -455,8 +494,12 @@ int run(const run_options& options) {
   codegen::make_plan(plan, d, chosen);
   runner r(d, plan, options);
   r.prepare();
+  interpret::options how;
+  if (options.config) how.block_sizes = codegen::resolve_block_sizes(d, chosen);
+  if (options.interpret) return r.interpret(how);
   const compiled_kernel kernel = compile(d, chosen, options_of_environment());
-  return r.run(kernel);
+  const int status = r.run(kernel);
+  return options.check && status == success ? r.check(how) : status;
 }
 
 } // namespace muster::tool
