@@ -83,17 +83,22 @@ public:
     read_once();
     access a;
     a.rank = rank_;
-    // What all lanes share moves the pointer, once; what differs between lanes is summed as offsets, which are narrower.
-    expression shared = codegen::no_expression;
+    // One sum of offsets, what all lanes share first: it is added to the narrowest tile. Moving the pointer by what is shared
+    // would cost registers, since pointers are wide.
     expression offset = codegen::no_expression;
-    const auto add_to = [&](expression& sum, expression term) {
-      sum = sum == codegen::no_expression ? term : e_.binary(op::add, sum, term);
+    const auto add = [&](expression term) { offset = offset == codegen::no_expression ? term : e_.binary(op::add, offset, term); };
+    const auto is_shared = [&](std::size_t i) {
+      return parts_[i].what == index_part::kind::scalar || (is_single_lane(parts_[i]) && spans_tile(i));
     };
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      const expression term = term_of(i);
-      if (term == codegen::no_expression) continue;
-      const bool is_shared = parts_[i].what == index_part::kind::scalar || (is_single_lane(parts_[i]) && spans_tile(i));
-      add_to(is_shared ? shared : offset, term);
+    bool has_lanes = false;
+    for (const bool shared : {true, false}) {
+      for (std::size_t i = 0; i < parts_.size(); ++i) {
+        if (is_shared(i) != shared) continue;
+        const expression term = term_of(i);
+        if (term == codegen::no_expression) continue;
+        add(term);
+        has_lanes = has_lanes || !shared;
+      }
     }
     for (const index_part& p : parts_) add_mask(p);
     if (extra_mask != codegen::no_expression) and_mask(extra_mask);
@@ -101,15 +106,14 @@ public:
     a.repeats = repeats_;
     // Lanes that all have one element still need addresses of their own, where some of them are masked or where no other index
     // has lanes: a scalar address takes no tile.
-    const bool is_scalar = !repeats_ && rank_ > 0 && offset == codegen::no_expression;
+    const bool is_scalar = !repeats_ && rank_ > 0 && !has_lanes;
     if (((repeats_ && mask_ != codegen::no_expression) || is_scalar) && shape_.size() == rank_) {
       const expression zeros = e_.call("tl.zeros", {e_.shape_list(shape_), e_.dtype_name(dtype::i32)}, dtype::i32);
-      add_to(offset, zeros);
+      add(zeros);
     }
     a.pointer = e_.tensor_value(tensor_);
-    for (const expression by : {shared, offset})
-      if (by != codegen::no_expression && e_.integer_literal(by) != std::optional<std::int64_t>(0))
-        a.pointer = e_.untyped(e_.binary(op::add, a.pointer, by));
+    if (offset != codegen::no_expression && e_.integer_literal(offset) != std::optional<std::int64_t>(0))
+      a.pointer = e_.untyped(e_.binary(op::add, a.pointer, offset));
     return a;
   }
 
