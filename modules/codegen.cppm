@@ -475,6 +475,7 @@ public:
   const codegen::target* target = nullptr;
   const codegen::dialect* language = nullptr;
   node_id current = device_ir::no_node; ///< the node being lowered
+  bool recording = false; ///< the kernel shall record every node's values (`generator::record`)
 
   // -- operands of the node being lowered
   /// Argument `i` as an expression: a node's value, a literal. For a `None` that repeats an operand, that operand's.
@@ -770,6 +771,7 @@ struct target {
   std::unique_ptr<emitter> (*make_emitter)() = nullptr; ///< the backend's own state
   /// Lowers the whole kernel and appends the module's source.
   void (*write_kernel)(emitter&, std::string& out) = nullptr;
+  bool records = false; ///< it honours `emitter::recording`
 };
 
 /// Restores where statements go.
@@ -818,6 +820,9 @@ public:
   /// UnknownOperation, DeviceIRError; then `out` is as it was. Deterministic: same document and config, same bytes.
   void generate(const document& d, std::string_view backend, std::string& out);
   void generate(const document& d, const device_ir::config& config, std::string_view backend, std::string& out);
+  /// From here on: kernels that record the value of every node that they compute, element by element, for whoever debugs a
+  /// handler. Where the backend cannot, generating throws BackendUnsupported.
+  void record(bool on) noexcept;
   /// Notes of the last generation (hints not honoured, unknown config keys), one line each.
   [[nodiscard]] std::span<const std::string> notes() const noexcept;
   [[nodiscard]] const kernel_plan& plan() const noexcept;

@@ -42,6 +42,7 @@ struct node_value {
   std::span<const bool> valid;              ///< by element: within the extents of its blocks; empty: all are
   std::span<const open_tile> tiles;         ///< in the order of block ids: where in the grid and its loops
   std::int64_t steps = 0;                   ///< conditions and bodies of while loops that the program has begun so far
+  std::size_t root = 0;                     ///< index into document::graphs
 
   [[nodiscard]] std::size_t count() const noexcept { return reals.size() + integers.size(); }
   [[nodiscard]] bool is_real() const noexcept { return !reals.empty(); }
@@ -54,7 +55,7 @@ struct stored {
   node_id node = device_ir::no_node;
   std::size_t tensor = 0;                ///< index into document::tensors
   std::span<const std::int64_t> offsets; ///< in elements from the tensor's first, of those that are written
-  std::size_t root = 0;                  ///< number of the root graph among the roots, in the order in which they run
+  std::size_t root = 0;                  ///< index into document::graphs
   std::span<const open_tile> tiles;
 };
 

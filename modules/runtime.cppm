@@ -12,6 +12,7 @@ export module muster.runtime;
 
 import muster.error;
 import muster.device_ir;
+import muster.codegen;
 
 #pragma GCC visibility push(default)
 
@@ -63,24 +64,43 @@ union scalar {
   double real;
 };
 
+/// Whom a kernel that records (`codegen::generator::record`) tells what it computes.
+struct recorder {
+  void* context = nullptr;
+  /// A program of a root graph (index into document::graphs) begins; `begins`: of its grid's tiles, by block id.
+  void (*program)(void* context, std::int64_t graph, const std::int64_t* begins, std::int64_t count) = nullptr;
+  /// An element of a node (index into document::nodes) was computed, perhaps not for the first time. `steps`: for a node inside
+  /// a while loop, conditions and bodies that the program has begun; else 0. `where`: where the tiles of the grid and of the
+  /// loops around the node begin, by block id, without those of rolled reductions; then the element's position along each
+  /// dimension. Integers and truths are in both numbers, floats in `real`.
+  void (*element)(void* context, std::int64_t node, std::int64_t steps, const std::int64_t* where, std::int64_t count, double real,
+                  std::int64_t integer) = nullptr;
+};
+
 /// A kernel of the `cpu` backend, compiled and loaded. Copies share the code.
 class compiled_kernel {
 public:
   /// Runs the kernel. `tensors`: the document's host tensors in header order, each the address of element [0, 0, …];
   /// `symbols`: the values of `symbol_names()`, in that order. `threads` 0: one a processor. Blocks until done.
   void operator()(std::span<void* const> tensors, std::span<const scalar> symbols = {}, int threads = 0) const;
+  /// The same on one thread, telling `to`. Throws CompileError for a kernel that does not record. One at a time.
+  void operator()(std::span<void* const> tensors, std::span<const scalar> symbols, const recorder& to) const;
   /// The symbols that the kernel or its grid needs, in header order.
   [[nodiscard]] const std::vector<std::string>& symbol_names() const noexcept;
   [[nodiscard]] const std::string& source() const noexcept;
   [[nodiscard]] bool from_cache() const noexcept;
 
 private:
-  friend compiled_kernel compile(const device_ir::document&, const device_ir::config&, const compile_options&);
+  friend compiled_kernel compile(codegen::generator&, const device_ir::document&, const device_ir::config&, const compile_options&);
   struct state;
   std::shared_ptr<const state> self_;
 };
 
-/// Generates a document for `cpu`, compiles and loads it. Throws what generating and compiling throw.
+/// Generates a document for `cpu` with a generator of the caller's (handlers of a registry of its own), compiles and loads it.
+/// Throws what generating and compiling throw.
+[[nodiscard]] compiled_kernel compile(codegen::generator& generator, const device_ir::document& d, const device_ir::config& config,
+                                      const compile_options& options = {});
+/// With the built-in backends.
 [[nodiscard]] compiled_kernel compile(const device_ir::document& d, const device_ir::config& config, const compile_options& options = {});
 [[nodiscard]] compiled_kernel compile(const device_ir::document& d, const compile_options& options = {});
 

@@ -20,6 +20,11 @@ module;
 /// `threads` is how many threads may run it, 0: one a processor. It returns when all is done. A tensor that the kernel
 /// writes may not overlap another one.
 ///
+/// With `generator::record` there is a second entry point,
+///   extern "C" void muster_record_to(const void* recorder);
+/// and a kernel that runs on one thread calls what `muster::recorder` (muster.runtime) holds for every program and for every
+/// element of a tensor that it computes.
+///
 /// Tiles are not materialised. A node's value is an expression of its lanes' indices, and what must have a place (a store, a
 /// reduction, a matrix product, what a loop carries) emits a loop nest that pulls the elements of its operands.
 export module muster.backend.cpu;
@@ -133,6 +138,12 @@ public:
   /// What must hold for the index to be of a valid lane, or `no_expression` where it is by construction.
   [[nodiscard]] expression validity(std::span<const dimension> shape, index_span at);
 
+  // -- recording
+  /// Calls the recorder, in the innermost body that `at` needs, with an element of node `n`.
+  void record(node_id n, index_span at, expression value);
+  void record_program(std::int32_t graph); ///< at the start of a root
+  void record_step();                      ///< at the start of a while loop's condition or body
+
   // -- shared by handlers
   [[nodiscard]] reduction_shape reduction_of(std::size_t rank);
   void read_dims(reduction_shape& r, const device_ir::argument* dims, std::size_t rank);
@@ -169,6 +180,8 @@ private:
   };
 
   void analyse();
+  void record_lowered(node_id n);
+  void find_contexts();
   [[nodiscard]] bool is_deferred(node_id n) const;
   [[nodiscard]] expression compute(node_id n, index_span at);
   [[nodiscard]] expression recall(node_id n, index_span at) const;
@@ -189,6 +202,12 @@ private:
   std::vector<level> levels_;
   std::vector<remembered> memo_;
   std::vector<index_fact> facts_;         ///< by variable
+  struct context {
+    std::vector<std::int32_t> blocks; ///< open where a graph's nodes are, by id
+    bool stepped = false;             ///< inside a while loop
+    bool helper = true;               ///< combines elements
+  };
+  std::vector<context> contexts_;         ///< by graph, where values are recorded
   indices lane_;
   std::vector<expression> lane_counts_;   ///< by block
   expression zero_ = codegen::no_expression;

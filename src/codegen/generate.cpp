@@ -18,6 +18,7 @@ struct generator::state {
   std::vector<std::unique_ptr<emitter>> emitters;    ///< by backend id, made when first asked for
   kernel_plan plan;
   std::vector<std::string> notes;
+  bool recording = false;
 };
 
 namespace {
@@ -59,11 +60,13 @@ void generator::generate(const document& d, const device_ir::config& config, std
     require_handlers(self_->plan, self_->registry, id);
     throw BackendUnsupported(backend, d.kernel, "the backend has handlers but no description of how to write a kernel");
   }
+  if (self_->recording && !t->records) throw BackendUnsupported(backend, d.kernel, "its kernels cannot record their nodes' values");
   std::unique_ptr<emitter>& e = self_->emitters[b];
   if (!e) e = t->make_emitter();
   const std::size_t before = out.size();
   try {
     make_plan(self_->plan, d, config);
+    e->recording = self_->recording;
     e->reset(self_->plan, *t, self_->registry, id);
     for (const auto& [key, value] : config.others) e->notes.push_back(fmt::format("config key '{}' is not known; it changes nothing", key));
     t->write_kernel(*e, out);
@@ -74,6 +77,7 @@ void generator::generate(const document& d, const device_ir::config& config, std
   self_->notes.swap(e->notes);
 }
 
+void generator::record(bool on) noexcept { self_->recording = on; }
 std::span<const std::string> generator::notes() const noexcept { return self_->notes; }
 const kernel_plan& generator::plan() const noexcept { return self_->plan; }
 

@@ -58,8 +58,9 @@ void machine::run() {
   for (const graph& g : d_.graphs)
     if (g.what == graph::kind::root) roots.push_back(&g);
   std::ranges::sort(roots, [](const graph* a, const graph* b) { return a->phase != b->phase ? a->phase < b->phase : a < b; });
-  for (root_ = 0; root_ < roots.size(); ++root_) {
-    const graph& g = *roots[root_];
+  for (const graph* const root : roots) {
+    const graph& g = *root;
+    root_ = static_cast<std::size_t>(root - d_.graphs.data());
     std::vector<std::size_t> blocks;
     std::vector<std::int64_t> begins;
     std::vector<std::int64_t> ends;
@@ -135,6 +136,7 @@ void machine::observe(node_id n, const value& v) const {
   std::ranges::sort(tiles, {}, &open_tile::block);
   seen.tiles = tiles;
   seen.steps = steps_;
+  seen.root = root_;
   how_.on_value(seen);
 }
 

@@ -159,7 +159,7 @@ std::optional<dtype> type_of_descr(std::string_view descr, dtype wanted) {
     return descr == numpy || (descr.size() == 2 && numpy.substr(1) == descr) ||
            (descr.size() == 3 && descr.substr(1) == numpy.substr(1) && numpy[0] == '|');
   };
-  const bool raw = descr == "|V2" || descr == "<V2" || descr == "<u2" || descr == "|V1" || descr == "|u1";
+  const bool raw = descr == "|V2" || descr == "<V2" || descr == "<u2" || descr == "|V1" || descr == "<V1" || descr == "|u1";
   if (raw && numpy_name(wanted).starts_with("|V") && descr.back() - '0' == device_ir::size_of(wanted)) return wanted;
   for (std::size_t i = 0; i < numpy_names.size(); ++i)
     if (!numpy_names[i].starts_with("|V") && same(numpy_names[i])) return static_cast<dtype>(i);

@@ -92,8 +92,12 @@ private:
         c.add_flag("--check", o.check,
                    "Compare what the kernel stores with what the reference interpreter stores on the same inputs: within "
                    "2e-5 for f32, 3e-3 for f16, 2.5e-2 for bf16, 0.15 and 0.3 for f8e4m3fn and f8e5m2, 1e-10 for f64, relative "
-                   "to the element and a quarter of that to the tensor's largest; integers exactly. Status 1 where they differ");
+                   "to the element and a quarter of that to the tensor's largest; integers exactly. Where they differ, the first node "
+                   "whose values do is named, and the status is 1");
     c.add_flag("--interpret", o.interpret, "Run the reference interpreter in place of the kernel")->excludes(check);
+    c.add_flag("--trace", o.trace,
+               "Print for every node what its values are in the reference interpreter, over all programs and iterations, without lanes "
+               "beyond a block's extent: least, largest, mean, and how many are NaN or infinite");
     add_pairs(c, "--input", o.inputs, "NAME=FILE.npy: a host tensor's values; what is not given is random");
     add_pairs(c, "--output", o.outputs, "NAME=FILE.npy: write a host tensor after the run");
     add_pairs(c, "--symbol", o.symbols, "NAME=VALUE: a symbol's value; without it the document's hint, or the inputs' shapes, decide");

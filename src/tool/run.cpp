@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -23,6 +24,7 @@ import muster.symbolic;
 import muster.device_ir;
 import muster.operations;
 import muster.codegen;
+import muster.builtin;
 import muster.runtime;
 import muster.interpret;
 import muster.check;
@@ -61,12 +63,109 @@ struct tensor {
   std::vector<std::int64_t> strides;
   std::vector<std::byte> storage; ///< elements at their strides
   std::vector<std::byte> initial; ///< what every run starts from
-  std::vector<std::byte> expected; ///< what the reference interpreter made of it
   std::optional<array> given;
   device_ir::dtype element = device_ir::dtype::f32;
 
   [[nodiscard]] std::size_t element_size() const { return static_cast<std::size_t>(device_ir::size_of(element)); }
 };
+
+/// What is called, as messages show it.
+std::string_view operation_text(const device_ir::node& n) {
+  const auto o = operation_named(n.target);
+  return o ? qualified_name(*o, n.target) : n.target;
+}
+
+/// Statistics of every node's values over all its executions, without masked lanes.
+class trace {
+public:
+  explicit trace(const document& d) : d_(d), nodes_(d.nodes.size()) {}
+
+  void see(const interpret::node_value& v) {
+    statistics& s = nodes_[device_ir::index(v.node)];
+    s.element = v.element;
+    s.real = v.is_real();
+    s.shape.assign(v.shape.begin(), v.shape.end());
+    ++s.executions;
+    for (std::size_t i = 0; i < v.count(); ++i) {
+      if (!v.is_valid(i)) continue;
+      const double x = v.real(i);
+      ++s.count;
+      if (std::isnan(x)) ++s.nans;
+      else if (std::isinf(x)) ++s.infinities;
+      else s.sum += x;
+      if (std::isnan(x)) continue;
+      s.least = std::min(s.least, x);
+      s.largest = std::max(s.largest, x);
+    }
+  }
+
+  void print() const {
+    std::vector<std::array<std::string, 9>> rows{{"node", "operation", "type", "min", "max", "mean", "nan", "inf", "values"}};
+    std::vector<std::pair<std::size_t, std::string_view>> graphs;
+    for (const device_ir::graph& g : d_.graphs) {
+      graphs.emplace_back(rows.size(), g.name);
+      for (std::uint32_t i = g.nodes.first; i < g.nodes.first + g.nodes.count; ++i)
+        if (nodes_[i].executions > 0) rows.push_back(row(d_.nodes[i], nodes_[i]));
+    }
+    std::array<std::size_t, 9> width{};
+    for (const auto& r : rows)
+      for (std::size_t c = 0; c < r.size(); ++c) width[c] = std::max(width[c], r[c].size());
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      for (; next < graphs.size() && graphs[next].first == i && i > 0; ++next)
+        if (next + 1 == graphs.size() || graphs[next + 1].first > i) fmt::print("{}\n", graphs[next].second);
+      std::string line = "  ";
+      for (std::size_t c = 0; c < rows[i].size(); ++c)
+        line += c < 3 ? fmt::format("{:<{}}  ", rows[i][c], width[c]) : fmt::format("{:>{}}  ", rows[i][c], width[c]);
+      line.erase(line.find_last_not_of(' ') + 1);
+      fmt::print("{}\n", line);
+    }
+  }
+
+private:
+  struct statistics {
+    std::optional<device_ir::dtype> element;
+    bool real = false;
+    std::vector<std::int64_t> shape;
+    std::uint64_t executions = 0;
+    std::uint64_t count = 0;
+    std::uint64_t nans = 0;
+    std::uint64_t infinities = 0;
+    double sum = 0; ///< of the finite ones
+    double least = std::numeric_limits<double>::infinity();
+    double largest = -std::numeric_limits<double>::infinity();
+  };
+
+  const document& d_;
+  std::vector<statistics> nodes_;
+
+  static std::array<std::string, 9> row(const device_ir::node& n, const statistics& s) {
+    const std::string type = s.element ? fmt::format("{}[{}]", device_ir::name(*s.element), fmt::join(s.shape, ", "))
+                             : s.real  ? "real"
+                                       : "integer";
+    const bool numbers = s.count > s.nans;
+    const std::uint64_t finite = s.count - s.nans - s.infinities;
+    return {std::string(n.name),
+            std::string(operation_text(n)),
+            type,
+            numbers ? fmt::format("{:.6g}", s.least) : "-",
+            numbers ? fmt::format("{:.6g}", s.largest) : "-",
+            finite > 0 ? fmt::format("{:.6g}", s.sum / static_cast<double>(finite)) : "-",
+            fmt::format("{}", s.nans),
+            fmt::format("{}", s.infinities),
+            fmt::format("{}", s.count)};
+  }
+};
+
+compile_options options_of_environment() {
+  compile_options options;
+  if (const char* const compiler = std::getenv("CXX"); compiler != nullptr && *compiler != '\0') options.compiler = compiler;
+  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
+    options.cache_directory = std::string(cache) + "/muster";
+  else if (const char* const home = std::getenv("HOME"); home != nullptr && *home == '/')
+    options.cache_directory = std::string(home) + "/.cache/muster";
+  return options;
+}
 
 /// Everything that one run needs, made from the document and the command line.
 class runner {
@@ -108,27 +207,55 @@ public:
   /// The reference interpreter in place of a kernel.
   int interpret(const interpret::options& how) {
     const auto start = std::chrono::steady_clock::now();
-    interpret_on(how, &tensor::storage);
+    interpret_on(how);
     fmt::print("{}: {} in the reference interpreter\n", d_.kernel,
                duration(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
     report();
     return success;
   }
 
-  /// Behind `run`: whether the reference interpreter stores the same.
-  int check(const interpret::options& how) {
-    for (tensor& t : tensors_) t.expected = t.initial;
-    interpret_on(how, &tensor::expected);
-    bool same = true;
-    for (const tensor& t : tensors_) {
-      const auto difference = check::compare({t.element, t.sizes, t.strides}, t.storage, t.expected);
-      if (!difference) continue;
-      same = false;
-      fmt::print("differs: {}[{}] is {:.9g}, the reference interpreter has {:.9g} ({} of {} elements differ)\n", t.declaration->name,
-                 fmt::join(difference->index, ", "), difference->got, difference->expected, difference->count, in_order(t).count());
+  /// The interpreter alone, on the inputs.
+  void interpret_on(const interpret::options& how) {
+    std::vector<std::span<std::byte>> memories;
+    for (tensor& t : tensors_) {
+      t.storage = t.initial;
+      memories.emplace_back(t.storage);
     }
-    if (same) fmt::print("equal: the kernel stores what the reference interpreter stores\n");
-    return same ? success : failure;
+    interpret::run(d_, memories, values_, how);
+  }
+
+  /// Behind `run`: whether the reference interpreter stores the same.
+  int check(const device_ir::config& config) {
+    codegen::generator generator = builtin_generator();
+    std::vector<std::span<const std::byte>> inputs;
+    std::vector<check::layout> layouts;
+    for (const tensor& t : tensors_) {
+      inputs.emplace_back(t.initial);
+      layouts.push_back({t.element, t.sizes, t.strides});
+    }
+    const check::report r =
+        check::kernel(generator, d_, config, inputs, layouts, values_, {.compile = options_of_environment(), .threads = options_.threads});
+    if (r.equal()) {
+      fmt::print("equal: the kernel stores what the reference interpreter stores\n");
+      return success;
+    }
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (!r.tensors[i]) continue;
+      const check::difference& x = *r.tensors[i];
+      fmt::print("differs: {}[{}] is {:.9g}, the reference interpreter has {:.9g} ({} of {} elements differ)\n",
+                 tensors_[i].declaration->name, fmt::join(x.index, ", "), x.got, x.expected, x.count, in_order(tensors_[i]).count());
+    }
+    if (!r.node) {
+      fmt::print("no node of the {} programs that stored these elements differs{}\n", r.programs,
+                 r.complete ? "" : ", among those elements that were kept");
+      return failure;
+    }
+    std::string tiles;
+    for (const interpret::open_tile& t : r.node->tiles) tiles += fmt::format(", block {} from {}", t.block, t.begin);
+    const device_ir::node& n = d_.at(r.node->node);
+    fmt::print("first node that differs: {} = {}, {}:{}{}: element [{}] is {:.9g}, the reference interpreter has {:.9g}\n", n.name,
+               operation_text(n), d_.file, n.line, tiles, fmt::join(r.node->position, ", "), r.node->got, r.node->expected);
+    return failure;
   }
 
 private:
@@ -156,12 +283,6 @@ private:
   void report() {
     for (const tensor& t : tensors_) print_checksum(t);
     for (const auto& [name, file] : options_.outputs) write_npy(file, in_order(find(name, "--output")));
-  }
-
-  void interpret_on(const interpret::options& how, std::vector<std::byte> tensor::* memory) {
-    std::vector<std::span<std::byte>> memories;
-    for (tensor& t : tensors_) memories.emplace_back(t.*memory);
-    interpret::run(d_, memories, values_, how);
   }
 
   // -- symbols
@@ -470,16 +591,6 @@ private:
   }
 };
 
-compile_options options_of_environment() {
-  compile_options options;
-  if (const char* const compiler = std::getenv("CXX"); compiler != nullptr && *compiler != '\0') options.compiler = compiler;
-  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
-    options.cache_directory = std::string(cache) + "/muster";
-  else if (const char* const home = std::getenv("HOME"); home != nullptr && *home == '/')
-    options.cache_directory = std::string(home) + "/.cache/muster";
-  return options;
-}
-
 } // namespace
 
 int run(const run_options& options) {
@@ -496,10 +607,19 @@ int run(const run_options& options) {
   r.prepare();
   interpret::options how;
   if (options.config) how.block_sizes = codegen::resolve_block_sizes(d, chosen);
-  if (options.interpret) return r.interpret(how);
-  const compiled_kernel kernel = compile(d, chosen, options_of_environment());
-  const int status = r.run(kernel);
-  return options.check && status == success ? r.check(how) : status;
+  trace seen(d);
+  if (options.trace) how.on_value = [&seen](const interpret::node_value& v) { seen.see(v); };
+  if (options.interpret) {
+    r.interpret(how);
+    if (options.trace) seen.print();
+    return success;
+  }
+  r.run(compile(d, chosen, options_of_environment()));
+  if (options.trace) {
+    r.interpret_on(how);
+    seen.print();
+  }
+  return options.check ? r.check(chosen) : success;
 }
 
 } // namespace muster::tool

@@ -1,5 +1,5 @@
 """Compiles emitted cpu kernels with the undefined behaviour sanitizer, runs them, and compares what they store with the
-interpreter of device IR.
+interpreter of device IR. The tool's own reference interpreter (`muster run --interpret`) must store the same.
 
 usage: check_cpu.py MUSTER DOCUMENT-OR-FOLDER... [--forms even ragged …] [--configs N] [--keep FOLDER]
 
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import cases
+import check_interpreter
 
 COMPILER = os.environ.get("CXX", "clang++-19")
 FLAGS = ["-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-shared", "-fPIC"]
@@ -44,7 +45,13 @@ def check(options, case, path):
     names = list(case.document.tensors)
     tensors = (ctypes.c_void_p * max(1, len(names)))(*[case.storages[n].ctypes.data for n in names])
     kernel(tensors, arguments(source.read_text(), case), ctypes.c_int(2))
-    return case.compare()
+    passed, note = case.compare()
+    if not passed:
+        return passed, note
+    for name, storage in case.storages.items():
+        storage[:] = case.before[name]
+    interpreted, of_interpreter = check_interpreter.check(options, case, path)
+    return interpreted, note if interpreted else f"muster run --interpret: {of_interpreter}"
 
 
 if __name__ == "__main__":

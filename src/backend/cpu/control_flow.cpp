@@ -369,6 +369,7 @@ void while_loop(emitter& base, const node&) {
   const codegen::statement s = e.loop_while(e.boolean(true));
   {
     const auto inside = e.into(e.inner(s));
+    e.record_step();
     bind_parameters(e, loop.condition, arguments, carries, loop.body);
     e.lower_graph(loop.condition);
     const cpu_emitter::nest outer(e);
@@ -380,6 +381,7 @@ void while_loop(emitter& base, const node&) {
       e.break_out();
     }
     e.current = own;
+    e.record_step();
     bind_parameters(e, loop.body, arguments, carries, loop.body);
     e.lower_graph(loop.body);
     std::vector<slot> assigned;

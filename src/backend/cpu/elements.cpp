@@ -126,6 +126,7 @@ void cpu_emitter::reset(const codegen::kernel_plan& p, const codegen::target& t,
     if (const std::int32_t tensor = tensor_of(arguments[0].node); tensor >= 0) written_[at_index(tensor)] = true;
   }
   analyse();
+  if (recording) find_contexts();
 }
 
 bool cpu_emitter::is_deferred(node_id n) const {
@@ -203,11 +204,14 @@ void cpu_emitter::analyse() {
 
 void cpu_emitter::lower_node(node_id n) {
   current = n;
-  if (has_value(n) || buffer_of_[index(n)] >= 0 || alias_[index(n)] != no_node) return;
+  if (has_value(n) || buffer_of_[index(n)] >= 0 || alias_[index(n)] != no_node) return record_lowered(n);
   const codegen::node_plan& p = plan->at(n);
   if (p.known && (p.op == operation::split || p.op == operation::load_float4_e2m1fn_x16_to_float16)) return; // `getitem` does it
   const nest own(*this);
-  if (!is_deferred(n)) return emitter::lower_node(n);
+  if (!is_deferred(n)) {
+    emitter::lower_node(n);
+    return record_lowered(n);
+  }
   if (p.op == operation::getitem && operand_node(0) != no_node) {
     if (const std::int32_t several = several_of_[index(operand_node(0))]; several >= 0) {
       const argument* position = argument_at(1);
@@ -215,7 +219,7 @@ void cpu_emitter::lower_node(node_id n) {
       if (position == nullptr || position->integer < 0 || static_cast<std::size_t>(position->integer) >= all.size())
         malformed(fmt::format("'{}' has {} values", source->at(operand_node(0)).name, all.size()));
       buffer_of_[index(n)] = all[static_cast<std::size_t>(position->integer)];
-      return;
+      return record_lowered(n);
     }
   }
   // A load from a tensor that the kernel writes happens here and now.
@@ -370,6 +374,7 @@ expression cpu_emitter::compute(node_id n, index_span at) {
     value = values_[index(n)].value;
     if (value == codegen::no_expression) malformed("the node has no element here");
     value = define_for(n, value);
+    record(n, lane_, value);
     values_[index(n)].value = codegen::no_expression;
   }
   remember_level(value, level);

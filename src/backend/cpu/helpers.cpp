@@ -26,6 +26,36 @@ union muster_scalar {
   double real;
 };
 )"},
+    helper{"record::to", "record", R"(
+/// Whom to tell what is computed.
+struct recorder {
+  void* context;
+  void (*program)(void* context, std::int64_t graph, const std::int64_t* begins, std::int64_t count);
+  void (*element)(void* context, std::int64_t node, std::int64_t steps, const std::int64_t* where, std::int64_t count, double real,
+                  std::int64_t integer);
+};
+inline const recorder* to = nullptr;
+inline std::int64_t steps = 0;
+
+template <class... Begin> inline void program(std::int64_t graph, Begin... begins) {
+  const std::int64_t all[] = {static_cast<std::int64_t>(begins)..., 0};
+  steps = 0;
+  if (to != nullptr) to->program(to->context, graph, all, sizeof...(begins));
+}
+
+inline void step() { ++steps; }
+
+template <class T, class... Where> inline void element(std::int64_t node, bool stepped, T value, Where... where) {
+  if (to == nullptr) return;
+  const std::int64_t all[] = {static_cast<std::int64_t>(where)..., 0};
+  std::int64_t integer = 0;
+  if constexpr (std::is_integral_v<T>) integer = static_cast<std::int64_t>(value);
+  double real = static_cast<double>(integer);
+  if constexpr (std::is_same_v<T, double>) real = value;
+  else if constexpr (!std::is_integral_v<T>) real = static_cast<double>(static_cast<float>(value));
+  to->element(to->context, node, stepped ? steps : 0, all, sizeof...(where), real, integer);
+}
+)"},
     helper{"math::infinity", "math", R"(
 constexpr float infinity = std::numeric_limits<float>::infinity();
 )"},

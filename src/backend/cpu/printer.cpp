@@ -203,6 +203,7 @@ private:
     {
       const auto guard = e_.into(inside);
       open_grid(r);
+      e_.record_program(r.graph);
       e_.lower_graph(r.graph);
       for (const std::int32_t b : r.blocks) e_.close_tile(b);
     }
@@ -301,6 +302,8 @@ private:
     }
     out += calls;
     out += "}\n";
+    if (e_.recording)
+      out += "\nextern \"C\" void muster_record_to(const void* recorder) { record::to = static_cast<const record::recorder*>(recorder); }\n";
   }
 
   std::string shape_text(const device_ir::host_tensor& t) const {
@@ -335,6 +338,6 @@ void write_kernel(emitter& e, std::string& out) { file_writer(self(e), out).writ
 namespace muster {
 
 const codegen::target cpu_target{
-    .name = "cpu", .language = &cpu::language, .make_emitter = cpu::make_emitter, .write_kernel = cpu::write_kernel};
+    .name = "cpu", .language = &cpu::language, .make_emitter = cpu::make_emitter, .write_kernel = cpu::write_kernel, .records = true};
 
 } // namespace muster
