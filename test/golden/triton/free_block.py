@@ -10,7 +10,7 @@ def free_block_kernel(x, out):
     iota = tl.arange(0, _BLOCK_SIZE_0)
     add = iota + 2
     load = tl.load(x + add)
-    tl.store(out + offset_1 * 20 + add, load)
+    tl.store(out + (offset_1 * 20 + add), load)
 
 
 def launch(x, out):

@@ -18,7 +18,7 @@ def indexing_kernel(x, i, j, last, evens, pick, crossed, ends):
     offset_0 = pid_0 * _BLOCK_SIZE_0
     indices_0 = offset_0 + tl.arange(0, _BLOCK_SIZE_0)
     mask_0 = indices_0 < 9
-    load_1 = tl.load(x + 30 + indices_0 * 32, mask_0, other=0.0, eviction_policy="evict_last")
+    load_1 = tl.load(x + (30 + indices_0 * 32), mask_0, other=0.0, eviction_policy="evict_last")
     load_2 = tl.load(x + (indices_0[:, None] * 32 + indices_2[None, :] * 4), mask_0[:, None], other=0.0, eviction_policy="evict_first")
     load_3 = tl.load(i + indices_0, mask_0, other=0)
     load_4 = tl.load(j + indices_0, mask_0, other=0)
@@ -27,7 +27,7 @@ def indexing_kernel(x, i, j, last, evens, pick, crossed, ends):
     load_6 = tl.load(x + (load_3[:, None] * 32 + load_8[None, :] * 2), mask_0[:, None] & mask_1[None, :], other=0.0)
     rsub = 8 - indices_0
     lt = indices_0 < 7
-    load_7 = tl.load(x + 6 + rsub * 32, mask_0 & lt, other=0.0)
+    load_7 = tl.load(x + (6 + rsub * 32), mask_0 & lt, other=0.0)
     tl.store(last + indices_0, load_1, mask_0)
     tl.store(evens + (indices_0[:, None] * 8 + indices_2[None, :]), load_2, mask_0[:, None])
     tl.store(pick + indices_0, load_5, mask_0)
