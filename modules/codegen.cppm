@@ -159,6 +159,7 @@ struct kernel_plan {
   dtype index_dtype = dtype::i32;
   std::vector<std::optional<symbolic::number>> known; ///< by symbol: block sizes resolved
   std::vector<std::int32_t> block_of_symbol; ///< by symbol: the block whose size it is, or -1
+  std::vector<node_id> definitions; ///< by symbol: the node whose value it is, where the header does not say; or no_node
   std::vector<std::int32_t> loop_of_node;   ///< by node_id: index into loops, or -1
   std::vector<std::int32_t> branch_of_node; ///< by node_id: index into branches, or -1
   std::vector<std::int32_t> access_of_node; ///< by node_id: index into accesses, or -1
@@ -615,6 +616,8 @@ public:
 
   /// Makes `e` the value of a symbol from here on (a grid index, a tile's begin).
   void bind_symbol(symbolic::symbol s, expression e);
+  /// The symbol that a node defines by its value, or `no_symbol`.
+  [[nodiscard]] symbolic::symbol defined_symbol(node_id n) const noexcept;
 
   // -- variables and statements; a statement goes to the end of the current body
   [[nodiscard]] variable new_variable(std::string_view preferred, std::optional<dtype> type = {});

@@ -192,6 +192,7 @@ handler& handler_of(const kernel_plan& plan, node_id n, registry_view<muster::op
 void emitter::lower_node(node_id n) {
   current = n;
   handler_of(*plan, n, registry_, backend_)(*this, source->at(n));
+  if (const symbolic::symbol s = defined_symbol(n); s != symbolic::no_symbol) bind_symbol(s, value_of(n));
 }
 
 node_id emitter::graph_result_node(std::int32_t graph, std::size_t i) const {

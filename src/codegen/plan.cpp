@@ -67,6 +67,7 @@ public:
     reset();
     resolve_operations();
     plan_blocks();
+    find_definitions();
     plan_shapes();
     check_shapes();
     index_users();
@@ -128,6 +129,27 @@ private:
         if (d_.symbols.kind_of(size) == symbolic::kind::symbol) plan_.size_symbol[symbol_index(d_.symbols.symbol_of(size))] = true;
   }
 
+  // -- symbols that a node defines
+
+  symbolic::symbol symbol_of_type(const node& n) const {
+    const bool is_symbol = n.type.what == device_ir::type::kind::symbolic && d_.symbols.kind_of(n.type.value) == symbolic::kind::symbol;
+    return is_symbol ? d_.symbols.symbol_of(n.type.value) : symbolic::no_symbol;
+  }
+
+  /// A node whose type is a symbol that neither the header declares nor a block has defines it.
+  void find_definitions() {
+    plan_.definitions.assign(d_.symbols.symbol_count(), no_node);
+    std::vector<bool> declared(d_.symbols.symbol_count());
+    for (const device_ir::symbol_declaration& s : d_.declarations) declared[symbol_index(s.id)] = true;
+    for (std::size_t i = 0; i < d_.nodes.size(); ++i) {
+      const symbolic::symbol s = symbol_of_type(d_.nodes[i]);
+      const bool can =
+          s != symbolic::no_symbol && !d_.nodes[i].is_parameter && plan_.nodes[i].known && plan_.nodes[i].op != operation::get_symnode;
+      if (!can || declared[symbol_index(s)] || plan_.block_of_symbol[symbol_index(s)] >= 0) continue;
+      if (plan_.definitions[symbol_index(s)] == no_node) plan_.definitions[symbol_index(s)] = to_node(i);
+    }
+  }
+
   // -- operations
 
   void resolve_operations() {
@@ -174,10 +196,32 @@ private:
         if (p.block_size > 0) plan_.known[symbol_index(p.variable)] = number{.is_integer = true, .integer = p.block_size};
       }
     }
+    derive_block_sizes();
     for (block_plan& p : plan_.blocks) {
       if (p.extent == symbolic::no_expression) continue;
       const std::optional<number> value = d_.symbols.evaluate(p.extent, plan_.known);
       if (value && value->is_integer) p.constant_extent = value->integer;
+    }
+  }
+
+  /// Block sizes computed from those of other blocks; and symbols that are the size of a block which only the caller knows.
+  void derive_block_sizes() {
+    for (std::size_t round = 0; round < d_.blocks.size(); ++round)
+      for (const device_ir::block& b : d_.blocks) {
+        block_plan& p = plan_.blocks[at_index(b.id)];
+        if (p.block_size > 0 || p.block_size_expression == symbolic::no_expression || p.variable == symbolic::no_symbol) continue;
+        const std::optional<number> value = d_.symbols.evaluate(p.block_size_expression, plan_.known);
+        if (!value || !value->is_integer) continue;
+        if (value->integer < 1)
+          throw DeviceIRError(d_.file, b.line, 1, d_.source_text_line(b.line),
+                              fmt::format("block {} has the block size {}", b.id, value->integer));
+        p.block_size = value->integer;
+        plan_.known[symbol_index(p.variable)] = *value;
+      }
+    for (const device_ir::block& b : d_.blocks) {
+      if (b.block_size == symbolic::no_expression || d_.symbols.kind_of(b.block_size) != symbolic::kind::symbol) continue;
+      const symbolic::symbol s = d_.symbols.symbol_of(b.block_size);
+      if (plan_.block_of_symbol[symbol_index(s)] < 0 && d_.find_declaration(s) == nullptr) plan_.block_of_symbol[symbol_index(s)] = b.id;
     }
   }
 
@@ -770,6 +814,7 @@ private:
         visit_nodes(d_, arguments[0], [&](node_id used) { use(used); });
       return;
     }
+    if (const symbolic::symbol s = symbol_of_type(n); s != symbolic::no_symbol) use(plan_.definitions[symbol_index(s)]);
     if (plan_.at(id).op == operation::getitem && plan_.at(id).known) return follow_getitem(id, n);
     if (plan_.at(id).op == operation::device_reduce || plan_.at(id).op == operation::device_associative_scan)
       visit_nodes(d_, d_.graphs[at_index(graph_argument(n, 0))].result, [&](node_id used) { use(used); });

@@ -50,6 +50,14 @@ expression emitter::parameter_value(symbolic::symbol s) {
   return symbol_values_[i];
 }
 
+symbolic::symbol emitter::defined_symbol(node_id n) const noexcept {
+  const device_ir::type& type = source->at(n).type;
+  if (type.what != device_ir::type::kind::symbolic || source->symbols.kind_of(type.value) != symbolic::kind::symbol)
+    return symbolic::no_symbol;
+  const symbolic::symbol s = source->symbols.symbol_of(type.value);
+  return plan->definitions[static_cast<std::size_t>(s)] == n ? s : symbolic::no_symbol;
+}
+
 bool emitter::parameter_used(symbolic::symbol s) const noexcept { return parameter_used_[static_cast<std::size_t>(s)]; }
 
 // -- tensors

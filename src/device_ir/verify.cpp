@@ -20,6 +20,7 @@ namespace muster::device_ir {
 
 namespace {
 
+constexpr std::string_view get_symnode_target = "helion_language__tracing_ops__get_symnode";
 constexpr std::string_view host_tensor_target = "helion_language__tracing_ops__host_tensor";
 constexpr std::string_view for_loop_target = "helion_language__tracing_ops__for_loop";
 constexpr std::string_view for_loop_step_target = "helion_language__tracing_ops__for_loop_step";
@@ -100,9 +101,16 @@ private:
       if (s.id == symbolic::no_symbol) fail(s.line, {}, "a symbol without a name");
       known_[static_cast<std::size_t>(s.id)] = true;
     }
+    // A block size that nothing declares is the caller's to say. A statement whose type is a symbol says what that is.
     for (const block& b : d_.blocks)
-      if (b.variable != no_expression && d_.symbols.kind_of(b.variable) == symbolic::kind::symbol)
-        known_[static_cast<std::size_t>(d_.symbols.symbol_of(b.variable))] = true;
+      for (const expression e : {b.variable, b.block_size}) know_symbol(e);
+    for (const node& n : d_.nodes)
+      if (!n.is_parameter && n.type.what == type::kind::symbolic && n.target != get_symnode_target) know_symbol(n.type.value);
+  }
+
+  void know_symbol(expression e) {
+    if (e != no_expression && d_.symbols.kind_of(e) == symbolic::kind::symbol)
+      known_[static_cast<std::size_t>(d_.symbols.symbol_of(e))] = true;
   }
 
   /// The first symbol in the expression that nothing declares. Every expression is looked at once.
@@ -155,6 +163,11 @@ private:
       if (find_block(b.id) != &b) fail(b.line, {}, name + " is declared twice");
       if (b.variable == no_expression) fail(b.line, {}, name + " has no variable");
       check_symbols(b.line, {}, std::array{b.variable, b.size, b.block_size});
+      const symbolic::kind variable = d_.symbols.kind_of(b.variable);
+      if (!b.is_reduction && variable != symbolic::kind::symbol && variable != symbolic::kind::integer)
+        fail(b.line, {},
+             name + " is tiled, and its variable " + quoted(d_.symbols.to_string(b.variable)) +
+                 " is an expression: expected a symbol of its own, with the expression as block_size");
       for (const std::int32_t parent : b.jagged_parents) {
         if (parent == b.id) fail(b.line, {}, name + " is its own jagged parent");
         if (find_block(parent) == nullptr)

@@ -169,9 +169,9 @@ def symbols_of(d):
     for name, expression in statements_of_case(d.text, "value"):
         values[name] = eval(expression, {"nan": np.nan, "inf": np.inf})
     for b in d.blocks.values():  # a block size that only the host knows
-        if not b.block_size.isdigit() and b.block_size == b.variable:
+        if b.block_size.isidentifier() and b.block_size not in d.symbols and (b.block_size == b.variable or b.block_size not in d.block_of):
             inner = [int(x.block_size) for x in d.blocks.values() if x.block_size.isdigit()]
-            values[b.variable] = max(4 * max(inner, default=16), int(b.size) // 2 if b.size.isdigit() else 0)
+            values[b.variable] = values[b.block_size] = max(4 * max(inner, default=16), int(b.size) // 2 if b.size.isdigit() else 0)
     return values
 
 

@@ -157,7 +157,13 @@ class Interpreter:
         self.tiles = {}
 
     def block_size(self, b):
-        return int(evaluate(b.block_size, self.symbols)) if b.block_size != "None" else None
+        if b.block_size == "None":
+            return None
+        others = {n for n in re.findall(r"[A-Za-z_]\w*", b.block_size) if n not in self.symbols and n in self.d.block_of}
+        return int(evaluate(b.block_size, {**self.symbols, **{n: self.block_size(self.d.block_of[n]) for n in others}}))
+
+    def is_undeclared(self, symbol):
+        return symbol.isidentifier() and symbol not in self.d.symbols and symbol not in self.d.block_of
 
     def number(self, text):
         values = {**self.sizes, **self.symbols}
@@ -247,6 +253,9 @@ class Interpreter:
 
     def statement(self, type_, e, env):
         dtype, dims, symbol = self.read_type(type_)
+        if symbol is not None and self.is_undeclared(symbol) and not isinstance(e, ast.Name):
+            values = {n.id: scalar(env[n.id]) for n in ast.walk(e) if isinstance(n, ast.Name)}
+            self.symbols[symbol] = evaluate(ast.unparse(e), values)
         if symbol is not None:
             return Value(self.number(symbol) if symbol not in self.sizes else self.sizes[symbol], None, (), None) if not isinstance(e, ast.Name) else env[e.id]
         if isinstance(e, ast.Subscript):
@@ -735,8 +744,12 @@ class Interpreter:
         return [Value(rounded(var, x.dtype), x.dtype, x.dims), Value(rounded(mean, x.dtype), x.dtype, x.dims)]
 
     def do_logsumexp(self, args, kwargs):
-        return self.reduction(args, kwargs, lambda x, d, k: np.log(np.sum(np.exp(x - np.max(x, axis=d, keepdims=True)), axis=d, keepdims=k)) +
-                              np.max(x, axis=d, keepdims=k))
+        def function(x, d, k):
+            highest = np.max(x, axis=d, keepdims=True)
+            shift = np.where(np.isinf(highest), 0, highest)
+            return np.log(np.sum(np.exp(x - shift), axis=d, keepdims=k)) + (shift if k else shift.reshape(np.sum(x, axis=d).shape))
+
+        return self.reduction(args, kwargs, function)
 
     def do_cumsum(self, args, kwargs): return np.cumsum(wide(args[0]), axis=args[1])
     def do_cumprod(self, args, kwargs): return np.cumprod(wide(args[0]), axis=args[1])

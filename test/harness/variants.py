@@ -50,7 +50,8 @@ def size_symbols(d):
     sizes = {s for _, sizes, _ in d.tensors.values() for s in sizes}
     found = [n for n, (kind, origin, _, _) in d.symbols.items() if kind == "int" and origin == "parameter" and n in sizes]
     others = [n for n, (kind, origin, _, _) in d.symbols.items() if kind == "int" and origin == "parameter" and n not in sizes]
-    return found if not others else []
+    fixed = any(d.blocks[b].size.isdigit() for g in d.graphs.values() if g.kind == "root" for b in g.blocks)
+    return found if not others and not fixed else []  # a fixed grid goes with fixed sizes
 
 
 def configured(text, number):
@@ -97,6 +98,8 @@ def resized(text, d, config, rng):
     for i, b in enumerate(tiles):
         old = int(b.block_size)
         new = rng.choice([old, old // 2, old * 2])
+        if not any(b.id in g.blocks for g in d.graphs.values()):
+            continue  # a size of the program's own
         if old < 4 or (old >= 16) != (new >= 16) or new > 128 and new > old or lanes // old * new > 16384 and new > old:
             continue
         lanes = lanes // old * new

@@ -74,7 +74,8 @@ expression apply_operator(emitter& e, operation o) {
 } // namespace
 
 void symbol_expression(emitter& e, const node& n) {
-  if (n.type.what == device_ir::type::kind::symbolic) return e.result(e.symbolic(n.type.value));
+  const bool defines = e.defined_symbol(e.current) != symbolic::no_symbol;
+  if (n.type.what == device_ir::type::kind::symbolic && !defines) return e.result(e.symbolic(n.type.value));
   const operation o = e.plan->at(e.current).op;
   if (o != operation::get_symnode) return e.result(apply_operator(e, o));
   const argument* label = e.argument_at(0);
@@ -95,7 +96,8 @@ void tile_index(emitter& e, const node&) {
 }
 
 void tile_symbol(emitter& e, const node& n) {
-  if (n.type.what == device_ir::type::kind::symbolic) return e.result(e.symbolic(n.type.value));
+  const bool defines = e.defined_symbol(e.current) != symbolic::no_symbol;
+  if (n.type.what == device_ir::type::kind::symbolic && !defines) return e.result(e.symbolic(n.type.value));
   const argument* a = e.argument_at(0);
   const std::int32_t block = a != nullptr ? e.block_of(*a) : -1;
   if (block < 0) e.malformed("expected a block's size symbol");

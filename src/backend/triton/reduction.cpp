@@ -3,6 +3,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -459,12 +460,16 @@ void logsumexp(emitter& base, const node&) {
   triton_emitter& e = self(base);
   const std::size_t rank = operand_rank(e, 0);
   const reduction_shape r = e.reduction_of(rank);
-  const expression x = e.cast(e.tile_operand(0), dtype::f32);
+  const dtype type = e.accumulator_type(e.current);
+  const expression x = e.cast(e.tile_operand(0), type);
   const expression highest = e.define("highest", e.reduce(operation::aten_amax, x, r.dims, rank, true));
-  const expression sum =
-      e.reduce(operation::aten_sum, e.call("tl.exp", {e.binary(op::subtract, x, highest)}, dtype::f32), r.dims, rank, true);
-  const expression all = e.binary(op::add, e.call("tl.log", {sum}, dtype::f32), highest);
-  e.result(r.keep ? all : e.call("tl.reshape", {all, e.shape_list(e.shape_of(e.current))}, dtype::f32));
+  // What is infinite cannot be subtracted: a row of nothing but -inf stays -inf, and inf stays inf.
+  const expression is_infinite =
+      e.binary(op::equal, e.call("tl.abs", {highest}, type), e.real(std::numeric_limits<double>::infinity(), type));
+  const expression shift = e.define("shift", e.call("tl.where", {is_infinite, e.real(0, type), highest}, type));
+  const expression sum = e.reduce(operation::aten_sum, e.call("tl.exp", {e.binary(op::subtract, x, shift)}, type), r.dims, rank, true);
+  const expression all = e.binary(op::add, e.call("tl.log", {sum}, type), shift);
+  e.result(r.keep ? all : e.call("tl.reshape", {all, e.shape_list(e.shape_of(e.current))}, type));
 }
 
 void cumulative(emitter& base, const node&) {

@@ -60,7 +60,8 @@ def reductions_kernel(x, best, least, low, total, some, every, spread, centre, l
     variance = tl.sum(centered * centered, 1) / (37.0 - 1.0)
     mean = tl.sum(zeroed, 1) / 37.0
     highest_1 = tl.reduce(lowest, 1, _maximum, keep_dims=True)
-    logsumexp = tl.reshape(tl.log(tl.sum(tl.exp(lowest - highest_1), 1, keep_dims=True)) + highest_1, [_BLOCK_SIZE_0])
+    shift = tl.where(tl.abs(highest_1) == float("inf"), 0.0, highest_1)
+    logsumexp = tl.reshape(tl.log(tl.sum(tl.exp(lowest - shift), 1, keep_dims=True)) + shift, [_BLOCK_SIZE_0])
     extreme_2 = tl.reduce((lowest, tl.broadcast_to(indices_1[None, :], [_BLOCK_SIZE_0, _BLOCK_SIZE_1])), 1, _argmax)
     tl.store(best + indices_0, argmax, mask_0)
     tl.store(least + indices_0, argmin, mask_0)
