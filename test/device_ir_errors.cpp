@@ -222,6 +222,9 @@ TEST_CASE("device_ir: malformed statements") {
       {"    b = f(\xF0\x9F\x99\x82)", "10:11: expected an argument, found '\xF0\x9F\x99\x82'"},
       {"    a: \"f32[u0]\" = f()", "10:5: the name 'a' is defined twice in graph 'g_0'"},
       {"    b: \"f32[u7]\" = f()", "10:5: the symbol 'u7' is neither declared nor a block's variable"},
+      {"    b: \"Sym(u7)\" = a + 1", "no error"}, // it says what u7 is
+      {"    b: \"Sym(u7)\" = helion_language__tracing_ops__get_symnode('u7')",
+       "10:5: the symbol 'u7' is neither declared nor a block's variable"},
       {"    b: \"Sym(u7 + 1)\" = f()", "10:5: the symbol 'u7' is neither declared nor a block's variable"},
       {"    b = helion_language__tracing_ops__host_tensor('z')", "10:5: host tensor 'z' is not declared in the header"},
       {"    b = helion_language__tracing_ops__host_tensor(1)", "10:5: 'b' must name its host tensor with a string"},
@@ -263,6 +266,11 @@ TEST_CASE("device_ir: what only the whole document shows") {
   CHECK(document_fault("block 1 u2 size 1 tile block_size 1\n" + root, body) == "7:1: block 1 is declared twice");
   CHECK(document_fault("block 2 u2 size n tile block_size 1\n" + root, body) ==
         "7:1: the symbol 'n' is neither declared nor a block's variable");
+  CHECK(document_fault("block 2 u2 size 8 tile block_size n\n" + root, body) == "no error"); // the caller's to say
+  CHECK(document_fault("block 2 u2 size 8 tile block_size (n//2)\n" + root, body) ==
+        "7:1: the symbol 'n' is neither declared nor a block's variable");
+  CHECK(document_fault("block 2 2*u0 size 8 tile block_size 32\n" + root, body) ==
+        "7:1: block 2 is tiled, and its variable '2*u0' is an expression: expected a symbol of its own, with the expression as block_size");
   CHECK(document_fault("block 2 u2 size None tile block_size 1 jagged_parents [2]\n" + root, body) ==
         "7:1: block 2 is its own jagged parent");
   CHECK(document_fault("block 2 u2 size None tile block_size 1 jagged_parents [7]\n" + root, body) ==

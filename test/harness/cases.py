@@ -144,7 +144,7 @@ def formed(text, form):
     elif form == "special":
         changed = with_comment("# special values") if any(t in FLOATS for t, _, _ in Document(even).tensors.values()) else even
     else:
-        sizes = variants.size_symbols(Document(even))
+        sizes = variants.size_symbols(Document(even)) if Document(even).kernel not in SIZES else []
         changed = with_comment("\n".join(f"# value {s} {int(form == 'one')}" for s in sizes)) if sizes else even
     return changed if changed != even else None
 
