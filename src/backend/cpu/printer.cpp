@@ -303,7 +303,8 @@ private:
     out += calls;
     out += "}\n";
     if (e_.recording)
-      out += "\nextern \"C\" void muster_record_to(const void* recorder) { record::to = static_cast<const record::recorder*>(recorder); }\n";
+      out +=
+          "\nextern \"C\" void muster_record_to(const void* recorder) { record::to = static_cast<const record::recorder*>(recorder); }\n";
   }
 
   std::string shape_text(const device_ir::host_tensor& t) const {
