@@ -81,6 +81,7 @@ struct options {
   int threads = 0;                       ///< of the kernel; 0: one a processor
   std::size_t elements = std::size_t{1} << 24U; ///< of nodes' values kept for the comparison, 32 bytes each
   std::size_t programs = 64;             ///< whose nodes are compared at most
+  bool nodes = false;                    ///< compare nodes even where nothing that is stored differs: of the first programs
 };
 
 /// Generates, compiles and runs the document's kernel, interprets the document on the same inputs, and compares. Where they

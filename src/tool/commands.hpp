@@ -28,6 +28,7 @@ struct run_options {
   int threads = 0;
   bool interpret = false; ///< the reference interpreter in place of the kernel
   bool check = false;     ///< compare the kernel with the interpreter
+  bool check_nodes = false; ///< the same, node by node in any case
   bool trace = false;     ///< print what every node gives in the interpreter
   std::optional<std::string> config;
   std::vector<std::pair<std::string, std::string>> inputs;  ///< tensor, file

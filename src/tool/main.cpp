@@ -94,6 +94,7 @@ private:
                    "2e-5 for f32, 3e-3 for f16, 2.5e-2 for bf16, 0.15 and 0.3 for f8e4m3fn and f8e5m2, 1e-10 for f64, relative "
                    "to the element and a quarter of that to the tensor's largest; integers exactly. Where they differ, the first node "
                    "whose values do is named, and the status is 1");
+    c.add_flag("--check-nodes", o.check_nodes, "As --check, and compare nodes even where nothing that is stored differs");
     c.add_flag("--interpret", o.interpret, "Run the reference interpreter in place of the kernel")->excludes(check);
     c.add_flag("--trace", o.trace,
                "Print for every node what its values are in the reference interpreter, over all programs and iterations, without lanes "

@@ -234,8 +234,9 @@ public:
       layouts.push_back({t.element, t.sizes, t.strides});
     }
     const check::report r =
-        check::kernel(generator, d_, config, inputs, layouts, values_, {.compile = options_of_environment(), .threads = options_.threads});
-    if (r.equal()) {
+        check::kernel(generator, d_, config, inputs, layouts, values_,
+                      {.compile = options_of_environment(), .threads = options_.threads, .nodes = options_.check_nodes});
+    if (r.equal() && !r.node) {
       fmt::print("equal: the kernel stores what the reference interpreter stores\n");
       return success;
     }
@@ -619,7 +620,7 @@ int run(const run_options& options) {
     r.interpret_on(how);
     seen.print();
   }
-  return options.check ? r.check(chosen) : success;
+  return options.check || options.check_nodes ? r.check(chosen) : success;
 }
 
 } // namespace muster::tool

@@ -1,7 +1,10 @@
 """Runs documents in the tool's reference interpreter, and compares what it stores with this folder's interpreter of device IR: two
 implementations that share nothing.
 
-usage: check_interpreter.py MUSTER DOCUMENT-OR-FOLDER... [--sizes even ragged]
+usage: check_interpreter.py MUSTER DOCUMENT-OR-FOLDER... [--sizes even ragged] [--backend cpu]
+
+With a backend, its kernel runs too, and every node's values must be those of the tool's interpreter (`muster run --check-nodes`):
+two compilations a document, which is slow.
 """
 
 import subprocess
@@ -25,7 +28,7 @@ def check(options, case, path):
     document = f"{path}.txt"
     with open(document, "w") as file:
         file.write(case.text)
-    command = [options.muster, "run", document, "--interpret"]
+    command = [options.muster, "run", document, *(["--check-nodes", "--backend", options.backend] if options.backend else ["--interpret"])]
     for name in case.document.tensors:
         np.save(f"{path}.{name}.npy", np.ascontiguousarray(elements(case, name, case.storages[name])))
         command += ["--input", f"{name}={path}.{name}.npy", "--output", f"{name}={path}.{name}.npy"]
@@ -33,7 +36,8 @@ def check(options, case, path):
         command += ["--symbol", f"{name}={symbol!r}"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        return False, done.stderr.strip().splitlines()[0][:300] if done.stderr else f"ended with status {done.returncode}"
+        lines = done.stderr.strip().splitlines()[:1] + [x for x in done.stdout.splitlines() if x.startswith(("differs", "first node"))]
+        return False, f"status {done.returncode}: {' | '.join(lines)[:500]}"
     for name, storage in case.storages.items():
         result = np.load(f"{path}.{name}.npy")
         elements(case, name, storage)[...] = result.view(storage.dtype) if result.dtype != storage.dtype else result
