@@ -13,7 +13,7 @@ export module muster.error;
 
 #pragma GCC visibility push(default)
 
-#ifdef __GLIBCXX__
+#if defined(__GLIBCXX__) && _GLIBCXX_RELEASE < 16 // from 16 on, argument-dependent lookup finds them
 // An importer that does not include <vector> or <span> itself has to see these, to iterate over one that it was given.
 export namespace __gnu_cxx {
 using __gnu_cxx::operator==;

@@ -46,15 +46,17 @@ template <class Op, class Handler> struct handler_row {
 };
 
 /// A backend: a name, whose handlers it falls back on, and its own handlers. A value; registering is composing it.
+/// GCC 16 and older can not read the braces of `handlers`, or of a set's `entries`, in a constant that another module exports:
+/// there, give the rows a name and hand that to `parts`, or to `more`.
 template <class Op, class Handler> struct backend {
   using operation_type = Op;
   using handler_type = Handler;
   std::string_view name{};
   std::string_view codegen_name{};                                ///< the backend whose handlers it inherits; empty: none
   std::initializer_list<handler_row<Op, Handler>> handlers{};     ///< one row an operation
-  std::span<const handler_row<Op, Handler>> parts{};              ///< rows put together from several tables (see `merged`)
+  std::span<const handler_row<Op, Handler>> parts{};              ///< rows of a static array, or of several (see `merged`)
   bool experimental = false;                                      ///< then required operations may be missing
-  std::initializer_list<std::string_view> reserved_launch_parameters{};
+  std::span<const std::string_view> reserved_launch_parameters{}; ///< of a static array
 };
 
 /// Names of backends that exist but are not part of this composition; asking for one throws BackendNotBuilt.

@@ -108,7 +108,9 @@ public:
   /// The value with symbols replaced by `values[symbol]` (a symbol beyond the span or with no value: no result).
   /// Arithmetic is Python's: // and % floor, / is real, Mod takes the divisor's sign. Overflow of 64 bits, division by
   /// zero and 0**-1 give no result. Booleans are the integers 0 and 1.
-  [[nodiscard]] std::optional<number> evaluate(expression e, std::span<const std::optional<number>> values = {}) const;
+  [[nodiscard]] std::optional<number> evaluate(expression e, std::span<const std::optional<number>> values) const;
+  /// The same without values. Two functions, since GCC can not read the interface of a default argument that needs `number` whole.
+  [[nodiscard]] std::optional<number> evaluate(expression e) const;
   /// An equal expression with constants folded and neutral operands dropped (x+0, x*1, x//1, Min(x, x)). Idempotent.
   [[nodiscard]] expression simplify(expression e);
   /// Replaces symbols: `replacements[symbol]`, `no_expression` or beyond the span keeps the symbol. Not simplified.

@@ -878,6 +878,8 @@ private:
 
 } // namespace
 
+std::optional<number> pool::evaluate(expression e) const { return evaluate(e, {}); }
+
 std::optional<number> pool::evaluate(expression e, std::span<const std::optional<number>> values) const {
   return evaluator(*this, values).evaluate(e);
 }

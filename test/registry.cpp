@@ -33,9 +33,10 @@ constexpr muster::operation_set<op> operations{{{op::load, "load", muster::opera
                                                 {op::full, "full"},
                                                 {op::exp, "aten.exp.default", muster::operation_family::aten}}};
 constexpr muster::backend<op, handler> common{.name = "common", .handlers = {{op::store, store_common}, {op::full, full_common}}};
+constexpr std::string_view triton_parameters[] = {"grid", "num_warps"};
 constexpr muster::backend<op, handler> triton{.name = "triton",
                                               .handlers = {{op::load, load_triton}, {op::dot, dot_triton}, {op::full, full_triton}},
-                                              .reserved_launch_parameters = {"grid", "num_warps"}};
+                                              .reserved_launch_parameters = triton_parameters};
 constexpr muster::backend<op, handler> tileir{.name = "tileir", .codegen_name = "triton", .handlers = {{op::dot, dot_tileir}}};
 constexpr muster::backend<op, handler> metal{.name = "metal", .handlers = {{op::load, load_metal}}, .experimental = true};
 constexpr muster::left_out others{{"pallas", "cute"}};

@@ -160,7 +160,7 @@ void clone(emitter&, const node&);
 export namespace muster {
 
 // clang-format off
-constexpr backend<operation, codegen::handler> common_backend{.name = "common", .handlers = {
+constexpr handler_row<operation, codegen::handler> common_rows[] = {
   // values and symbols
   {operation::host_tensor,     common::host_tensor},
   {operation::get_symnode,     common::symbol_expression},
@@ -317,8 +317,10 @@ constexpr backend<operation, codegen::handler> common_backend{.name = "common", 
   {operation::aten_to_copy,         common::convert_element_type},
   {operation::gelu_erf,             common::gelu_erf},
   {operation::gelu_tanh_approx,     common::gelu_tanh},
-}};
+};
 // clang-format on
+
+constexpr backend<operation, codegen::handler> common_backend{.name = "common", .parts = common_rows};
 
 } // namespace muster
 

@@ -14,11 +14,10 @@ import muster.codegen;
 
 export namespace muster {
 
+constexpr std::string_view tileir_launch_parameters[] = {"grid", "num_ctas", "num_stages", "num_warps", "occupancy", "warmup"};
+
 constexpr backend<operation, codegen::handler> tileir_backend{
-    .name = "tileir",
-    .codegen_name = "triton",
-    .reserved_launch_parameters = {"grid", "num_ctas", "num_stages", "num_warps", "occupancy", "warmup"},
-};
+    .name = "tileir", .codegen_name = "triton", .reserved_launch_parameters = tileir_launch_parameters};
 
 /// How a TileIR kernel is written.
 extern const codegen::target tileir_target;
