@@ -1126,7 +1126,7 @@ inline constexpr auto overridden_rows = [] {
 
 template <const auto& Base, const auto& Rows> [[nodiscard]] consteval auto overriding() {
   auto copy = Base;
-  copy.handlers = {};
+  copy.handlers = decltype(copy.handlers){};
   copy.parts = overridden_rows<Base, Rows>;
   return copy;
 }
