@@ -21,10 +21,15 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test"))
+from toolchain import Toolchain  # noqa: E402
+
 BUILD = Path(sys.argv[1]).resolve()
+TOOLS = Toolchain(BUILD)
 ALL = "--all" in sys.argv[2:]
 WORK = Path(tempfile.mkdtemp(prefix="muster-consumers-"))
-CXX = "clang++-19"
+CXX = TOOLS.compiler
+IMPORTER_FLAGS = ["-fprebuilt-module-path=."] if TOOLS.is_clang else ["-fmodules"]  # built interfaces are in the folder, or in its gcm.cache
 MESON = [sys.executable, "-m", "mesonbuild.mesonmain"]
 DOCUMENT = ROOT / "test/documents/softmax.txt"
 REGISTRY_MODULES = ("muster.error", "muster.registry")
@@ -44,7 +49,7 @@ def readme_block(language: str, name: str) -> str:
     block = re.search(rf"^```{language} {name}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     if block is None:
         raise Failed(f"README.md has no block ```{language} {name}")
-    return block.group(1)
+    return re.sub(r"clang\+\+-19|g\+\+-15", CXX, block.group(1))
 
 
 def run(*command: object, cwd: Path, env: dict[str, str] | None = None, stdin: bytes = b"", status: int | None = 0) -> str:
@@ -134,12 +139,15 @@ class Interfaces:
     def __init__(self, prefix: Prefix, name: str, flags: str, modules: tuple[str, ...] = (), backends: bool = False) -> None:
         self.prefix = prefix
         self.folder = project(name)
-        self.flags = [*flags.split(), *prefix.config("--cflags", "muster"), "-Wall", "-Wextra", "-Werror", "-fprebuilt-module-path=."]
+        self.flags = [*flags.split(), *prefix.config("--cflags", "muster"), "-Wall", "-Wextra", "-Werror", *IMPORTER_FLAGS]
         sources = Path(prefix.config("--variable=modulesdir", "muster")[0])
         units = prefix.config("--variable=modules", "muster") + (prefix.config("--variable=backend_modules", "muster") if backends else [])
         for module, file in (unit.split("=") for unit in units):
             if not modules or module in modules:
-                self.compile("-x", "c++-module", "--precompile", sources / file, "-o", f"{module}.pcm")
+                if TOOLS.is_clang:
+                    self.compile("-x", "c++-module", "--precompile", sources / file, "-o", f"{module}.pcm")
+                else:
+                    self.compile("-fmodule-only", "-x", "c++", "-c", sources / file)
 
     def compile(self, *arguments: object, **options: object) -> str:
         return self.prefix.run(CXX, *self.flags, *arguments, cwd=self.folder, **options)
@@ -175,7 +183,7 @@ plain_lock = threading.Lock()
 @cache
 def plain_folder() -> Path:
     folder = project("plain", main__cpp=readme_block("cpp", "generate"))
-    static().run("sh", "-euc", readme_block("sh", "installed"), cwd=folder)
+    static().run("sh", "-euc", readme_block("sh", "installed") if TOOLS.is_clang else readme_block("sh", "gcc"), cwd=folder)
     return folder
 
 
@@ -185,10 +193,12 @@ def plain() -> None:
         static().expect_kernel(plain_folder() / "consumer")
 
 
-def includes() -> None:
-    """Standard headers, doctest and GSL before the import, after it, and on both sides."""
-    headers = "".join(f"#include <{name}>\n" for name in ("algorithm", "iostream", "string", "vector", "doctest/doctest.h", "gsl/gsl"))
-    body = """
+def includes(place: str) -> Callable[[], None]:
+    """Standard headers, doctest and GSL before the import, after it, or on both sides."""
+
+    def build() -> None:
+        headers = "".join(f"#include <{name}>\n" for name in ("algorithm", "iostream", "string", "vector", "doctest/doctest.h", "gsl/gsl"))
+        body = """
 TEST_CASE("an importer of muster") {
   std::vector<int> values{3, 1, 2};
   std::ranges::sort(values);
@@ -197,22 +207,22 @@ TEST_CASE("an importer of muster") {
   CHECK_THROWS_AS((void)muster::builtin_registry().backend_named("x"), const muster::UnknownBackend&);
 }
 """
-    define = "#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN\n"
-    with plain_lock:
-        folder = plain_folder()
-    links = static().config("--libs", "--static", "muster")
-    for name, source in {
-        "before": define + headers + "import muster;\n" + body,
-        "after": define + "import muster;\n" + headers + body,
-        "around": define + "#include <vector>\nimport muster;\n" + headers + body,
-    }.items():
-        (folder / f"{name}.cpp").write_text(source)
-        static().run(CXX, "-std=c++20", "-pthread", "-fprebuilt-module-path=.", f"{name}.cpp", "-o", name, *links, cwd=folder)
-        static().run(folder / name, cwd=folder)
+        start = {"before": headers + "import muster;\n", "after": "import muster;\n" + headers,
+                 "around": "#include <vector>\nimport muster;\n" + headers}[place]
+        with plain_lock:
+            folder = plain_folder()
+        (folder / f"{place}.cpp").write_text("#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN\n" + start + body)
+        links = static().config("--libs", "--static", "muster")
+        static().run(CXX, "-std=c++20", "-pthread", *IMPORTER_FLAGS, f"{place}.cpp", "-o", place, *links, cwd=folder)
+        static().run(folder / place, cwd=folder)
+
+    return build
 
 
 def refusals() -> None:
     """Clang refuses built interfaces of other flags, rather than miscompile."""
+    if not TOOLS.is_clang:
+        raise Skipped("what Clang refuses")
     with plain_lock:
         folder = plain_folder()
     (folder / "import.cpp").write_text("import muster;\n")
@@ -361,6 +371,8 @@ def cmake_too_old() -> None:
 
 def meson_installed() -> None:
     """The README's Meson project for an installed muster."""
+    if not TOOLS.is_clang:
+        raise Skipped("the README's lines for Meson are Clang's")
     folder = project("meson installed", meson__build=readme_block("meson", "installed"), main__cpp=readme_block("cpp", "generate"))
     static().run(*MESON, "setup", "build", cwd=folder)
     static().run("ninja", "-C", "build", cwd=folder)
@@ -436,7 +448,7 @@ SELECTION: dict[str, Callable[[], None]] = {
     "plain": plain,
     "cmake": cmake_with(),
     "meson installed": meson_installed,
-    "includes": includes,
+    **{f"includes {place}": includes(place) for place in ("before", "after", "around")},
     "refusals": refusals,
     "registry -std=gnu++20 -fPIC": registry_with_flags("-std=gnu++20 -fPIC"),
     "registry -std=c++23 -O2": registry_with_flags("-std=c++23 -O2"),
