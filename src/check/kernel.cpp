@@ -131,12 +131,14 @@ private:
 struct facts {
   std::vector<std::size_t> graph_of;    ///< by node
   std::vector<bool> stepped;            ///< by graph: inside a while loop
+  std::vector<std::vector<std::size_t>> called; ///< by node: the loop's or branch's graphs
   std::vector<std::vector<std::int32_t>> rolled; ///< by graph: blocks of the rolled reductions around it
 };
 
 facts facts_of(const document& d) {
   facts f;
   f.graph_of.resize(d.nodes.size());
+  f.called.resize(d.nodes.size());
   f.stepped.assign(d.graphs.size(), false);
   f.rolled.resize(d.graphs.size());
   for (std::size_t g = 0; g < d.graphs.size(); ++g) {
@@ -162,6 +164,7 @@ facts facts_of(const document& d) {
         if (g == nullptr) continue;
         const auto at = static_cast<std::size_t>(g - d.graphs.data());
         if (known[at]) continue;
+        f.called[i].push_back(at);
         known[at] = changed = true;
         f.stepped[at] = f.stepped[owner] || *o == operation::while_loop;
         f.rolled[at] = f.rolled[owner];
@@ -174,6 +177,59 @@ facts facts_of(const document& d) {
     }
   }
   return f;
+}
+
+template <class Visit> void visit_nodes(const document& d, const device_ir::argument& a, const Visit& visit) {
+  using kind = device_ir::argument::kind;
+  if (a.what == kind::node) visit(a.node);
+  if (a.what == kind::list || a.what == kind::tuple)
+    for (const device_ir::argument& item : d.items(a)) visit_nodes(d, item, visit);
+}
+
+/// By node: the element type whose tolerance it has. A value that was rounded to a narrow type may be its neighbour there in the
+/// kernel, and what is computed from it is no nearer; what is loaded from a tensor that the kernel does not write is exact.
+std::vector<dtype> precision_of(const document& d, const facts& f) {
+  std::vector<bool> written(d.tensors.size());
+  const auto tensor_of = [&](const device_ir::node& n) -> std::size_t {
+    const auto a = d.arguments_of(n);
+    if (a.empty() || a[0].what != device_ir::argument::kind::node) return d.tensors.size();
+    const auto from = d.arguments_of(d.at(a[0].node));
+    const device_ir::host_tensor* const t = from.empty() ? nullptr : d.find_tensor(from[0].text);
+    return t == nullptr ? d.tensors.size() : static_cast<std::size_t>(t - d.tensors.data());
+  };
+  for (const device_ir::node& n : d.nodes) {
+    const auto o = operation_named(n.target);
+    const bool writes = o && (*o == operation::store || information(*o).category == operation_category::atomic);
+    if (const std::size_t t = writes ? tensor_of(n) : d.tensors.size(); t < d.tensors.size()) written[t] = true;
+  }
+  std::vector<dtype> of(d.nodes.size(), dtype::i64); // whose tolerance is none
+  const auto lower = [&](dtype& to, dtype from) {
+    if (tolerance_of(from) <= tolerance_of(to)) return false;
+    to = from;
+    return true;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < d.nodes.size(); ++i) {
+      const device_ir::node& n = d.nodes[i];
+      const auto o = operation_named(n.target);
+      if (n.is_parameter || !o) continue;
+      const bool exact =
+          *o == operation::host_tensor || (*o == operation::load && tensor_of(n) < d.tensors.size() && !written[tensor_of(n)]);
+      if (!exact && n.type.what == device_ir::type::kind::tensor) changed = lower(of[i], n.type.element) || changed;
+      for (const device_ir::argument& a : d.arguments_of(n))
+        visit_nodes(d, a, [&](node_id m) { changed = lower(of[i], of[device_ir::index(m)]) || changed; });
+      for (const device_ir::keyword& k : d.keywords_of(n))
+        visit_nodes(d, k.value, [&](node_id m) { changed = lower(of[i], of[device_ir::index(m)]) || changed; });
+      for (const std::size_t graph : f.called[i]) { // what goes in, goes around, and comes out
+        const device_ir::graph& g = d.graphs[graph];
+        visit_nodes(d, g.result, [&](node_id m) { changed = lower(of[i], of[device_ir::index(m)]) || changed; });
+        for (std::uint32_t p = g.parameters.first; p < g.parameters.first + g.parameters.count; ++p)
+          changed = lower(of[p], of[i]) || changed;
+      }
+    }
+  }
+  return of;
 }
 
 /// Whether a node's value is the same whenever and in whatever pieces it is computed: not what an atomic operation found, nor
@@ -192,7 +248,7 @@ bool comparable(const document& d, const facts& f, const interpret::node_value& 
 class comparison {
 public:
   comparison(const document& d, const recording& r, const std::set<program_key>& programs)
-      : d_(d), facts_(facts_of(d)), recorded_(r), programs_(programs) {}
+      : d_(d), facts_(facts_of(d)), precision_(precision_of(d, facts_)), recorded_(r), programs_(programs) {}
 
   void operator()(const interpret::node_value& v) {
     if (found_[0] || !programs_.contains(program_of(d_, v.root, v.tiles)) || !comparable(d_, facts_, v)) return;
@@ -219,6 +275,7 @@ public:
 private:
   const document& d_;
   facts facts_;
+  std::vector<dtype> precision_;
   const recording& recorded_;
   const std::set<program_key>& programs_;
   std::optional<node_difference> found_[2]; ///< beyond many times the tolerance; beyond the tolerance
@@ -232,7 +289,8 @@ private:
     constexpr double factors[] = {8, 1};
     for (std::size_t k = 0; k < 2; ++k) {
       if (found_[k]) continue;
-      const bool same = whole ? got->integer == v.integers[i] : within(*v.element, got->real, v.real(i), largest, factors[k]);
+      const bool same =
+          whole ? got->integer == v.integers[i] : within(precision_[device_ir::index(v.node)], got->real, v.real(i), largest, factors[k]);
       if (!same) found_[k] = node_difference{v.node, {v.tiles.begin(), v.tiles.end()}, position, got->real, v.real(i)};
     }
   }
