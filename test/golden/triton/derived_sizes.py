@@ -30,7 +30,7 @@ def derived_sizes_kernel(x, out, u3: tl.constexpr):
         total_1 = tl.sum(zeroed_1, 1)
         zero_1 = zero_1 + total_1
     tl.store(out + indices_0 * 2, zero, mask_0)
-    tl.store(out + 1 + indices_0 * 2, zero_1, mask_0)
+    tl.store(out + (1 + indices_0 * 2), zero_1, mask_0)
 
 
 def launch(x, out, u3):
