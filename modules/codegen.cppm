@@ -169,12 +169,12 @@ struct kernel_plan {
   /// Whether a symbolic expression is a real number.
   [[nodiscard]] bool is_real(symbolic::expression e) const noexcept;
 
-  [[nodiscard]] std::span<const dimension> shape(node_id n) const noexcept {
+  [[nodiscard]] inline std::span<const dimension> shape(node_id n) const noexcept {
     const device_ir::range r = nodes[device_ir::index(n)].shape;
     return std::span<const dimension>(dimensions).subspan(r.first, r.count);
   }
-  [[nodiscard]] const node_plan& at(node_id n) const noexcept { return nodes[device_ir::index(n)]; }
-  [[nodiscard]] const block_plan* find_block(std::int32_t id) const noexcept {
+  [[nodiscard]] inline const node_plan& at(node_id n) const noexcept { return nodes[device_ir::index(n)]; }
+  [[nodiscard]] inline const block_plan* find_block(std::int32_t id) const noexcept {
     return id >= 0 && static_cast<std::size_t>(id) < blocks.size() ? &blocks[static_cast<std::size_t>(id)] : nullptr;
   }
 };
@@ -489,8 +489,8 @@ public:
   [[nodiscard]] bool has_value(node_id n) const noexcept;
   [[nodiscard]] virtual expression value_of(node_id n); ///< what a node was lowered to; throws DeviceIRError if it was not
   [[nodiscard]] expression literal(const argument& a, std::optional<dtype> as = {});
-  [[nodiscard]] std::span<const dimension> shape_of(node_id n) const noexcept { return plan->shape(n); }
-  [[nodiscard]] const node& current_node() const noexcept { return source->at(current); }
+  [[nodiscard]] inline std::span<const dimension> shape_of(node_id n) const noexcept { return plan->shape(n); }
+  [[nodiscard]] inline const node& current_node() const noexcept { return source->at(current); }
   /// The declared element type of a node (tensor), or of a symbol: i32/i64 as the index type, f32 for a float.
   [[nodiscard]] dtype type_of(node_id n) const noexcept;
 
@@ -542,12 +542,12 @@ public:
   [[nodiscard]] expression call(intrinsic f, std::initializer_list<expression> arguments, dtype as);
   [[nodiscard]] bool has(intrinsic f) const noexcept;
 
-  [[nodiscard]] const expression_node& at(expression e) const noexcept { return expressions_[static_cast<std::size_t>(e)]; }
-  [[nodiscard]] std::span<const expression> operands(expression e) const noexcept {
+  [[nodiscard]] inline const expression_node& at(expression e) const noexcept { return expressions_[static_cast<std::size_t>(e)]; }
+  [[nodiscard]] inline std::span<const expression> operands(expression e) const noexcept {
     const expression_node& n = at(e);
     return std::span<const expression>(operands_).subspan(n.first, n.count);
   }
-  [[nodiscard]] dtype type_of(expression e) const noexcept { return at(e).type; }
+  [[nodiscard]] inline dtype type_of(expression e) const noexcept { return at(e).type; }
   [[nodiscard]] bool is_literal(expression e) const noexcept;
   [[nodiscard]] std::optional<std::int64_t> integer_literal(expression e) const noexcept;
   [[nodiscard]] bool is_atom(expression e) const noexcept;
@@ -625,7 +625,7 @@ public:
   [[nodiscard]] variable new_parameter(std::string_view wanted, std::optional<dtype> type = {});
   /// A name that nothing else has, as near to `preferred` as the target's keywords and the names taken so far allow.
   [[nodiscard]] std::string_view unique_name(std::string_view preferred);
-  [[nodiscard]] variable_node& at(variable v) noexcept { return variables_[static_cast<std::size_t>(v)]; }
+  [[nodiscard]] inline variable_node& at(variable v) noexcept { return variables_[static_cast<std::size_t>(v)]; }
   expression define(std::string_view preferred, expression value); ///< a new variable assigned once; returns its name
   statement assign(variable v, expression value);
   /// Makes an assignment assign to `v` instead.
@@ -648,10 +648,10 @@ public:
   statement scope();
   statement comment(std::string_view text);
   statement verbatim(std::string_view line); ///< one or more lines as they stand, indented to the place
-  [[nodiscard]] statement_node& at(statement s) noexcept { return statements_[static_cast<std::size_t>(s)]; }
+  [[nodiscard]] inline statement_node& at(statement s) noexcept { return statements_[static_cast<std::size_t>(s)]; }
   [[nodiscard]] body inner(statement s);
   [[nodiscard]] body orelse(statement s);
-  [[nodiscard]] body current_body() const noexcept { return body_; }
+  [[nodiscard]] inline body current_body() const noexcept { return body_; }
   [[nodiscard]] body new_body();
   /// Statements go into `b` until the guard dies.
   class insertion;
@@ -659,9 +659,9 @@ public:
   /// Statements go ahead of those already in body `b` but behind those put there this way before.
   [[nodiscard]] insertion ahead_of(body b);
   /// The control statement that a body belongs to, or `no_statement`.
-  [[nodiscard]] statement owner_of(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].owner; }
-  [[nodiscard]] statement first_statement(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].first; }
-  [[nodiscard]] bool is_empty(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].first == no_statement; }
+  [[nodiscard]] inline statement owner_of(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].owner; }
+  [[nodiscard]] inline statement first_statement(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].first; }
+  [[nodiscard]] inline bool is_empty(body b) const noexcept { return bodies_[static_cast<std::size_t>(b)].first == no_statement; }
 
   std::string_view keep(std::string_view text); ///< a copy that lives until reset
   // What is stored as a view may not come from a temporary: `keep` it first.
@@ -703,7 +703,7 @@ public:
   /// Gives every live variable below `root` a name of its own that is no reserved word.
   void resolve_names(body root);
   void reserve_name(std::string_view exact); ///< a name that the frame takes
-  [[nodiscard]] std::string_view name_of(variable v) const noexcept { return variables_[static_cast<std::size_t>(v)].name; }
+  [[nodiscard]] inline std::string_view name_of(variable v) const noexcept { return variables_[static_cast<std::size_t>(v)].name; }
   void print_body(body b, std::string& out, int indent) const;
   void print_expression(expression e, std::string& out) const;
 
@@ -718,7 +718,7 @@ protected:
   std::vector<bool> invariant_; ///< by node: lowered ahead of the loop that is open
   std::vector<bool> parameter_used_; ///< by symbol
   std::vector<expression> symbol_values_; ///< by symbol; no_expression: not bound
-  const kernel_plan& the_plan() const noexcept { return *plan; }
+  inline const kernel_plan& the_plan() const noexcept { return *plan; }
 
 private:
   [[nodiscard]] expression floor_of_floats(op o, expression a, expression b);

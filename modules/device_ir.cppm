@@ -236,13 +236,13 @@ public:
   std::vector<expression> expressions;
   std::vector<source> sources;
 
-  [[nodiscard]] const node& at(node_id n) const noexcept { return nodes[index(n)]; }
-  [[nodiscard]] std::span<const argument> arguments_of(const node& n) const noexcept { return slice(arguments, n.arguments); }
-  [[nodiscard]] std::span<const keyword> keywords_of(const node& n) const noexcept { return slice(keywords, n.keywords); }
-  [[nodiscard]] std::span<const argument> items(const argument& a) const noexcept { return slice(arguments, a.items); }
-  [[nodiscard]] std::span<const expression> sizes(const type& t) const noexcept { return slice(expressions, t.sizes); }
-  [[nodiscard]] std::span<const expression> sizes(const host_tensor& t) const noexcept { return slice(expressions, t.sizes); }
-  [[nodiscard]] std::span<const expression> strides(const host_tensor& t) const noexcept { return slice(expressions, t.strides); }
+  [[nodiscard]] inline const node& at(node_id n) const noexcept { return nodes[index(n)]; }
+  [[nodiscard]] inline std::span<const argument> arguments_of(const node& n) const noexcept { return slice(arguments, n.arguments); }
+  [[nodiscard]] inline std::span<const keyword> keywords_of(const node& n) const noexcept { return slice(keywords, n.keywords); }
+  [[nodiscard]] inline std::span<const argument> items(const argument& a) const noexcept { return slice(arguments, a.items); }
+  [[nodiscard]] inline std::span<const expression> sizes(const type& t) const noexcept { return slice(expressions, t.sizes); }
+  [[nodiscard]] inline std::span<const expression> sizes(const host_tensor& t) const noexcept { return slice(expressions, t.sizes); }
+  [[nodiscard]] inline std::span<const expression> strides(const host_tensor& t) const noexcept { return slice(expressions, t.strides); }
   [[nodiscard]] const argument* find_keyword(const node& n, std::string_view name) const noexcept;
   [[nodiscard]] const graph* find_graph(std::int64_t id) const noexcept;
   [[nodiscard]] const block* find_block(std::int64_t id) const noexcept;

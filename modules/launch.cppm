@@ -686,10 +686,10 @@ public:
   /// `keys` and `values` in the same order; `ArgumentNestingError` if there are not as many.
   argument_list& add_dict(const argument_list& keys, argument_list values);
 
-  [[nodiscard]] const argument* begin() const noexcept { return items_.data(); }
-  [[nodiscard]] const argument* end() const noexcept { return items_.data() + items_.size(); }
-  [[nodiscard]] const argument* data() const noexcept { return items_.data(); }
-  [[nodiscard]] std::size_t size() const noexcept { return items_.size(); }
+  [[nodiscard]] inline const argument* begin() const noexcept { return items_.data(); }
+  [[nodiscard]] inline const argument* end() const noexcept { return items_.data() + items_.size(); }
+  [[nodiscard]] inline const argument* data() const noexcept { return items_.data(); }
+  [[nodiscard]] inline std::size_t size() const noexcept { return items_.size(); }
 
 private:
   using owner = std::shared_ptr<const void>;

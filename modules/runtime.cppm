@@ -42,7 +42,7 @@ public:
   /// The address of a symbol. Throws CompileError if there is none.
   [[nodiscard]] void* symbol(const char* name) const;
   /// Whether it came out of the cache.
-  [[nodiscard]] bool from_cache() const noexcept { return from_cache_; }
+  [[nodiscard]] inline bool from_cache() const noexcept { return from_cache_; }
 
 private:
   friend shared_object compile_source(std::string_view, const compile_options&);

@@ -1165,6 +1165,11 @@ void collect(const pool& from, expression e, std::vector<bool>& seen, std::vecto
 } // namespace
 
 void pool::collect_symbols(expression e, std::vector<symbol>& out) const {
+  if (kind_of(e) == kind::integer || kind_of(e) == kind::real) return;
+  if (kind_of(e) == kind::symbol) {
+    if (std::find(out.begin(), out.end(), symbol_of(e)) == out.end()) out.push_back(symbol_of(e));
+    return;
+  }
   std::vector<bool> seen(symbol_count());
   for (const symbol s : out) seen[index(s)] = true;
   collect(*this, e, seen, out);

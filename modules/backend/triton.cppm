@@ -77,7 +77,7 @@ public:
   /// The validity of a tile's lanes, or `no_expression` where all are valid. `shape` says which block runs along what.
   [[nodiscard]] expression mask_of(std::span<const codegen::dimension> shape);
   [[nodiscard]] expression shape_list(std::span<const codegen::dimension> shape);
-  [[nodiscard]] expression dtype_name(device_ir::dtype d) { return text(language->types[static_cast<std::size_t>(d)]); }
+  [[nodiscard]] inline expression dtype_name(device_ir::dtype d) { return text(language->types[static_cast<std::size_t>(d)]); }
   /// Operand `i` as a whole tile of its node's shape.
   [[nodiscard]] expression tile_operand(std::size_t i);
   /// Reduces `x` over `dims` (sorted, not negative) with a Triton reduction or a helper of the module.
@@ -85,7 +85,7 @@ public:
   /// Whether the node is the partial result of a rolled reduction that accumulates lanes.
   [[nodiscard]] bool accumulates_lanes(device_ir::node_id n) const;
   /// Whether what is emitted now runs in a loop whose loads Triton overlaps with earlier iterations.
-  [[nodiscard]] bool in_pipeline() const noexcept { return !loops_.empty() && loops_.back(); }
+  [[nodiscard]] inline bool in_pipeline() const noexcept { return !loops_.empty() && loops_.back(); }
 
   [[nodiscard]] reduction_shape reduction_of(std::size_t rank);
   void read_dims(reduction_shape& r, const device_ir::argument* dims, std::size_t rank);
@@ -103,8 +103,8 @@ public:
   [[nodiscard]] std::string_view use(helper h);
 
   /// Notes a store; threads of a program see each other's stores behind a barrier only.
-  void note_store(std::int32_t tensor) { stored_[static_cast<std::size_t>(tensor)] = true; }
-  void forget_stores() { stored_.assign(stored_.size(), false); }
+  inline void note_store(std::int32_t tensor) { stored_[static_cast<std::size_t>(tensor)] = true; }
+  inline void forget_stores() { stored_.assign(stored_.size(), false); }
   /// A barrier, if one of these tensors was stored to since the last one.
   void order_loads(std::span<const std::int32_t> tensors);
   /// The parameter that describes a tensor's tiles of this shape.

@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 import muster.error;
 import muster.registry;
 import muster.device_ir;
@@ -22,34 +23,60 @@ struct muster_generator {
 
 namespace {
 
-struct last_error {
+/// What a thread has of its own. Nothing here has a destructor: calls from static destructors and from other threads' last
+/// moments, when a thread's objects are gone already, must work. The memory is given back by `thread_end`.
+struct thread_state {
   muster_error_kind kind = MUSTER_NO_ERROR;
   const char* message = "";
-  std::string text; ///< what `message` points into, where it is not a literal
+  char* text = nullptr;             ///< what `message` points into, where it is not a literal; from malloc
+  muster_generator* spare = nullptr; ///< for the next call of muster_codegen: its buffers are the half of a small document's time
+};
+constinit thread_local thread_state of_this_thread;
+
+struct thread_end {
+  bool armed = false;
+  thread_end() noexcept = default;
+  thread_end(const thread_end&) = delete;
+  thread_end& operator=(const thread_end&) = delete;
+  ~thread_end() {
+    thread_state& state = of_this_thread;
+    if (state.message == state.text) state.message = "";
+    std::free(std::exchange(state.text, nullptr));
+    delete std::exchange(state.spare, nullptr);
+  }
 };
 
-last_error& error_of_this_thread() noexcept {
-  thread_local last_error error;
-  return error;
+/// To be called when this thread's state comes to own memory.
+void free_at_thread_end() noexcept {
+  thread_local thread_end end;
+  end.armed = true;
 }
 
 muster_status fail(muster_status status, muster_error_kind kind, const char* literal) noexcept {
-  last_error& error = error_of_this_thread();
-  error.kind = kind;
-  error.message = literal;
+  of_this_thread.kind = kind;
+  of_this_thread.message = literal;
   return status;
 }
 
 muster_status fail(muster_status status, muster_error_kind kind, const std::exception& exception) noexcept {
-  last_error& error = error_of_this_thread();
-  error.kind = kind;
-  try {
-    error.text = exception.what();
-    error.message = error.text.c_str();
-  } catch (...) {
-    error.message = "an error, and no memory left for its message";
-  }
-  return status;
+  thread_state& state = of_this_thread;
+  std::free(std::exchange(state.text, strdup(exception.what())));
+  free_at_thread_end();
+  return fail(status, kind, state.text != nullptr ? state.text : "an error, and no memory left for its message");
+}
+
+/// A generator that this thread had for an earlier call, or a new one.
+std::unique_ptr<muster_generator> take_generator() {
+  std::unique_ptr<muster_generator> had(std::exchange(of_this_thread.spare, nullptr));
+  return had ? std::move(had) : std::make_unique<muster_generator>();
+}
+
+/// Keeps it for the next call, unless a document of unusual size has made it large.
+void keep_generator(std::unique_ptr<muster_generator> generator, std::size_t text_size) noexcept {
+  constexpr std::size_t usual_text = 1U << 20U;
+  if (text_size > usual_text || of_this_thread.spare != nullptr) return;
+  of_this_thread.spare = generator.release();
+  free_at_thread_end();
 }
 
 muster_status null_argument(const char* literal) noexcept { return fail(MUSTER_USAGE, MUSTER_INVALID_ARGUMENT, literal); }
@@ -122,8 +149,8 @@ const char* muster_backend_name(std::size_t index) {
   return index < backends.size() ? backends[index].name.data() : nullptr; // the built-in backends' names are literals
 }
 
-muster_error_kind muster_last_error_kind() { return error_of_this_thread().kind; }
-const char* muster_last_error_message() { return error_of_this_thread().message; }
+muster_error_kind muster_last_error_kind() { return of_this_thread.kind; }
+const char* muster_last_error_message() { return of_this_thread.message; }
 
 void muster_free(char* string) { std::free(string); }
 
@@ -135,9 +162,10 @@ muster_status muster_codegen(const char* text, std::size_t size, const char* fil
   if (source == nullptr) return null_argument("muster_codegen: source is null");
   return guarded([&] {
     (void)muster::builtin_registry().backend_named(backend); // as the tool: before the document is read
-    muster_generator generator;
-    read_document(generator, text, size, file);
-    generate(generator, backend, config, source, source_size);
+    std::unique_ptr<muster_generator> generator = take_generator();
+    read_document(*generator, text, size, file);
+    generate(*generator, backend, config, source, source_size);
+    keep_generator(std::move(generator), size);
   });
 }
 

@@ -78,6 +78,7 @@ access_indices emitter::read_indices(std::int32_t tensor, std::span<const argume
   if (count != dimensions) malformed(fmt::format("'{}' has {} dimensions, the access has {} indices", declared.name, dimensions, count));
 
   access_indices result;
+  result.all.reserve(list.size());
   std::size_t storage = 0;
   std::size_t widest = 0; // rank of tensor indices
   std::size_t rank_apart = 0;

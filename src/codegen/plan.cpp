@@ -761,6 +761,7 @@ private:
   // -- what is live
 
   void mark_live() {
+    work_.reserve(d_.nodes.size());
     mark_effect_graphs();
     while (!work_.empty()) {
       const node_id id = work_.back();

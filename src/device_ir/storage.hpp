@@ -73,6 +73,11 @@ template <bool Padded> class text_index {
 public:
   static constexpr std::uint32_t absent = 0xFFFFFFFFU;
 
+  text_index() = default;
+  /// With room for `keys` keys from the start.
+  inline explicit text_index(std::size_t keys)
+      : slots_(std::bit_ceil(std::max<std::size_t>(keys * 2 + 2, 8))), smallest_(slots_.size()), mask_(slots_.size() - 1) {}
+
   /// The number at `key`, or `absent`.
   [[nodiscard]] inline std::uint32_t find(std::string_view key) const noexcept {
     const key_words words = read(key.data(), key.size());
@@ -105,7 +110,7 @@ private:
     std::uint32_t value = 0;
     std::uint32_t generation = 0;
   };
-  static constexpr std::size_t smallest = 64;
+  static constexpr std::size_t usual = 64;
   void grow();
 
   static inline key_words read(const char* key, std::size_t size) noexcept {
@@ -130,9 +135,10 @@ private:
     return h ^ h >> 32U;
   }
 
-  std::vector<slot> slots_ = std::vector<slot>(smallest); ///< the first mask_ + 1 are in use
-  std::vector<slot> spare_;                               ///< where the map grows into
-  std::size_t mask_ = smallest - 1;
+  std::vector<slot> slots_ = std::vector<slot>(usual); ///< the first mask_ + 1 are in use
+  std::vector<slot> spare_;                            ///< where the map grows into
+  std::size_t smallest_ = usual;
+  std::size_t mask_ = usual - 1;
   std::size_t count_ = 0;
   std::uint32_t generation_ = 1;
 };
@@ -155,7 +161,7 @@ template <bool Padded> void text_index<Padded>::grow() {
 
 template <bool Padded> void text_index<Padded>::clear() noexcept {
   count_ = 0;
-  mask_ = smallest - 1;
+  mask_ = smallest_ - 1;
   constexpr std::uint32_t last = 0xFFFFFF00U; // grow counts on a little
   if (generation_++ < last) return;
   for (slot& s : slots_) s.generation = 0;

@@ -42,7 +42,7 @@ bool is_list(const argument& a) { return a.what == argument::kind::list || a.wha
 /// Checks a document from its header down to the arguments; the first fault is thrown.
 class verifier {
 public:
-  explicit verifier(const document& d) : d_(d) {}
+  explicit verifier(const document& d) : d_(d), tensors_(d.tensors.size()), names_(most_names(d)) {}
 
   void verify() {
     if (d_.kernel.empty()) fail("the document names no kernel");
@@ -79,6 +79,7 @@ private:
   using row_of_number = std::vector<std::pair<std::int64_t, std::uint32_t>>;
 
   template <class Rows> static void number(const Rows& rows, row_of_number& into) {
+    into.reserve(rows.size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) into.emplace_back(rows[i].id, i);
     std::ranges::sort(into);
   }
@@ -442,6 +443,13 @@ private:
     for (; !seen[row(at)]; at = next[row(at)]->to) seen[row(at)] = true;
     const graph_call& call = *next[row(at)];
     fail(*call.at, "graph " + quoted(at->name) + " runs itself" + (call.to == at ? "" : ", through " + quoted(call.to->name)));
+  }
+
+  /// The most names that one scope has.
+  static std::size_t most_names(const document& d) {
+    std::size_t most = d.graphs.size();
+    for (const graph& g : d.graphs) most = std::max<std::size_t>(most, std::size_t{g.parameters.count} + g.nodes.count);
+    return std::min(most, d.nodes.size() + d.graphs.size());
   }
 
   static constexpr std::uint32_t absent = text_index<false>::absent;

@@ -1,5 +1,6 @@
 module;
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -86,9 +87,10 @@ expression triton_emitter::tile_indices(std::int32_t block) {
 
 expression triton_emitter::along(expression x, std::size_t at_dimension, std::size_t rank) {
   if (rank <= 1) return x;
-  std::vector<expression> items;
-  for (std::size_t d = 0; d < rank; ++d) items.push_back(d == at_dimension ? text(":") : none());
-  return subscript(x, items);
+  std::array<expression, device_ir::limits::rank> items{};
+  if (rank > items.size()) malformed(fmt::format("a tile of {} dimensions", rank));
+  for (std::size_t d = 0; d < rank; ++d) items[d] = d == at_dimension ? text(":") : none();
+  return subscript(x, std::span(items).first(rank));
 }
 
 expression triton_emitter::jagged_mask(std::int32_t block, std::span<const dimension> shape) {

@@ -251,6 +251,7 @@ private:
     if (persistent()) e_.at(programs_).live = false;
     e_.mark_live(inside);
     e_.resolve_names(inside);
+    k.body.reserve(d_.nodes.size() * 64);
     e_.print_body(inside, k.body, 1);
     const auto add = [&](codegen::variable v, bool is_constant) {
       if (!e_.at(v).live) return;
@@ -275,6 +276,7 @@ private:
   }
 
   void name_parameters() {
+    tensors_.reserve(d_.tensors.size());
     for (std::size_t i = 0; i < d_.tensors.size(); ++i) {
       tensors_.push_back(e_.new_parameter(d_.tensors[i].name));
       e_.bind_tensor(static_cast<std::int32_t>(i), e_.name(tensors_.back()));
