@@ -1,14 +1,15 @@
 """Times emitted Triton kernels beside the kernels that Helion generates for the same device IR and configs, on one GPU.
 
 usage: compare_helion.py MUSTER EXPORT EXAMPLES DOCUMENTS [--example REGEX] [--only REGEX]
-                         [--library FILE] [--random N] [--out FOLDER]
+                         [--library FILE] [--random N] [--sources REGEX] [--out FOLDER]
 
 MUSTER: the tool; EXPORT: the module that writes a bound kernel as a device IR document; EXAMPLES: Helion's folder of examples;
 DOCUMENTS: a folder of documents exported from them, MODULE.KERNEL.N[.VARIANT].txt, whose configs are taken; an example
 without one gets its default config. --random adds N random configs a kernel. Needs Helion, PyTorch, Triton and a GPU.
 
 Each example runs once, with every call of its kernels caught. Each caught kernel is exported with each config, emitted, and
-called with the arguments of the kernel that Helion makes of it; what both store must agree. Times are of replayed CUDA graphs,
+called with the arguments of the kernel that Helion makes of it; what both store must agree. Both sources go into
+FOLDER/sources.txt where ours is slower or --sources matches the name. Times are of replayed CUDA graphs,
 the two alternating; the ratio is the median of the pairs, over several loads of both modules. Processes, one an example,
 compile side by side and take turns at timing.
 """
@@ -420,6 +421,7 @@ def main():
     parser.add_argument("--random", type=int, default=0, help="random configs a kernel")
     parser.add_argument("--most", type=int, default=8, help="specialisations of one kernel")
     parser.add_argument("--unseen", action="store_true", help="only the examples that no document was exported from")
+    parser.add_argument("--sources", help="documents whose sources are kept")
     parser.add_argument("--out", type=Path, help="a folder for the table, new documents, and sources where ours is slower or wrong")
     parser.add_argument("--limit", type=float, default=330, help="seconds for compiling")
     options = parser.parse_args()
@@ -469,7 +471,8 @@ def main():
         Path(options.out, "compare.tsv").write_text("\n".join(lines) + "\n")
         Path(options.out, "documents.txt").write_text("".join(f"==== {r[0]}\n{r[10]}" for r in rows))
         Path(options.out, "sources.txt").write_text("".join(
-            f"==== {r[0]} {r[5]:.3f} {r[1]:.2e}\n---- peer\n{r[11]}\n---- ours\n{r[12]}\n" for r in rows if r[5] > 1.03 or r[1] > 0.01))
+            f"==== {r[0]} {r[5]:.3f} {r[1]:.2e}\n---- peer\n{r[11]}\n---- ours\n{r[12]}\n" for r in rows
+            if r[5] > 1.03 or r[1] > 0.01 or (options.sources and re.search(options.sources, r[0]))))
     print("\n".join(lines))
     if rows:
         ratios = [r[5] for r in rows]

@@ -1,9 +1,10 @@
 """Runs emitted Triton kernels on a GPU and compares what they store with the interpreter of device IR.
 
-usage: check_documents.py --emit MUSTER FOLDER DOCUMENT-OR-FOLDER... [--forms even ragged …] [--configs N] [--backend triton]
+usage: check_documents.py --emit MUSTER FOLDER DOCUMENT-OR-FOLDER... [--forms even ragged …] [--configs N] [--wide] [--backend triton]
        check_documents.py --run FOLDER [--workers N]
 
-The first form needs no GPU: it writes each document, in the forms of test/harness/cases.py, and its kernel into FOLDER.
+The first form needs no GPU: it writes each document, in the forms of test/harness/cases.py, and its kernel into FOLDER. --wide adds
+a form with tensors that reach beyond 2^31 elements: 8 GiB for one of f32.
 The second needs PyTorch, Triton and a GPU, and that folder.
 """
 
@@ -18,6 +19,7 @@ from queue import Empty
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 import cases
+import variants
 
 
 def emit(options):
@@ -31,6 +33,15 @@ def emit(options):
             except RuntimeError as error:
                 print(f"failed {file.stem} {form} {error}")
                 refused += 1
+        if options.wide and (even := cases.formed(file.read_text(), "even")) and (text := variants.wide(even)):
+            path = f"{folder}/{file.stem}.wide.py"
+            try:
+                cases.emit(options.paths[0], options.backend, text, path)
+            except RuntimeError as error:
+                print(f"failed {file.stem} wide {error}")
+                refused += 1
+            Path(f"{path}.txt").rename(f"{path}.wide")
+            Path(f"{path}.txt").write_text(even)  # the same tensors, dense: what the interpreter runs
     return 1 if refused else 0
 
 
@@ -41,6 +52,13 @@ def module_of(path):
     return module
 
 
+def bits(tensor):
+    """The tensor as integers, which are copied bit by bit."""
+    import torch
+
+    return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
+
+
 def check(source):
     """Whether the kernel is right, and what to say of it. None: it cannot run here."""
     import torch
@@ -49,12 +67,21 @@ def check(source):
     types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3fn": torch.float8_e4m3fn,
              "f8e5m2": torch.float8_e5m2, "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b8": torch.bool}
     case = cases.Case(Path(f"{source}.txt").read_text())
-    flat, tensors = {}, []
+    flat, dense, tensors = {}, [], []
+    spread = Path(f"{source}.wide")
+    placed = cases.Document(spread.read_text()).tensors if spread.exists() else case.document.tensors
     for name, (dtype, sizes, strides) in case.document.tensors.items():
         raw = torch.from_numpy(case.storages[name].view("uint8")).cuda()
         flat[name] = raw
         number = lambda expressions: [int(cases.evaluate(e, case.symbols)) for e in expressions]
-        tensors.append(raw.view(types[dtype]).as_strided(number(sizes), number(strides)))
+        tensor = raw.view(types[dtype]).as_strided(number(sizes), number(strides))
+        dense.append(tensor)
+        wanted = number(placed[name][2])
+        if list(tensor.stride()) != wanted:
+            extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, wanted))
+            tensor = torch.empty(extent * tensor.itemsize, dtype=torch.uint8, device="cuda").view(types[dtype]).as_strided(tensor.shape, wanted)
+            bits(tensor).copy_(bits(dense[-1]))
+        tensors.append(tensor)
     module = module_of(source)
     code = module.launch.__code__
     names = code.co_varnames[len(tensors) : code.co_argcount]
@@ -63,6 +90,9 @@ def check(source):
     except OutOfResources as error:
         return None, f"its blocks do not fit this GPU: {error}"
     torch.cuda.synchronize()
+    for tensor, where in zip(tensors, dense):
+        if tensor is not where:
+            bits(where).copy_(bits(tensor))
     for name, raw in flat.items():
         case.storages[name].view("uint8")[:] = raw.cpu().numpy()
     products = re.search(r"aten\.(add|b|badd)?mm|matmul_ops_dot", case.text)
@@ -78,6 +108,7 @@ def worker(waiting, done):
         done.put((source, "started", "", 0.0))
         started = time.time()
         passed, note = cases.report(check, source, False)
+        torch.cuda.empty_cache()
         done.put((source, {True: "passed", False: "failed", None: "skipped:"}[passed], note, time.time() - started))
         if passed is False:
             return  # a failed kernel may have spoiled the process
@@ -129,6 +160,7 @@ if __name__ == "__main__":
     parser.add_argument("--run", action="store_true")
     parser.add_argument("paths", nargs="+")
     cases.add_forms(parser)
+    parser.add_argument("--wide", action="store_true")
     parser.add_argument("--backend", default="triton")
     parser.add_argument("--workers", type=int, default=12)
     arguments = parser.parse_args()

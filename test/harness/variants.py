@@ -45,6 +45,30 @@ def strided(text):
     return re.sub(r"^(host_tensor \S+ \w+\[)(.*?)(\] strides \[)(.*?)(\])$", change, text, flags=re.M)
 
 
+def wide(text):
+    """The host tensors with an outermost stride so large that their last elements lie beyond 2^31 elements, as many as fit in
+    48 GiB; indices of 64 bits. None where no tensor can be spread so."""
+    taken = 0
+
+    def change(m):
+        nonlocal taken
+        sizes, strides = ([x.strip() for x in m[i].split(",") if x.strip()] for i in (2, 4))
+        if not all(x.isdigit() for x in sizes + strides) or "0" in sizes + strides:
+            return m[0]
+        outermost = max(range(len(sizes)), key=lambda i: (int(sizes[i]) > 1, int(strides[i])), default=None)
+        if outermost is None or sizes[outermost] == "1":
+            return m[0]
+        width = {"64": 8, "32": 4, "16": 2}.get(re.search(r"\d+", m[1].rsplit(" ", 1)[1])[0], 1)
+        if taken + width > 24:  # in units of 2 GiB
+            return m[0]
+        taken += width
+        strides[outermost] = str((2**31 // (int(sizes[outermost]) - 1) // 64 + 1) * 64)
+        return f"{m[1]}{m[2]}{m[3]}{', '.join(strides)}{m[5]}"
+
+    text = re.sub(r"^(host_tensor \S+ \w+\[)(.*?)(\] strides \[)(.*?)(\])$", change, text, flags=re.M)
+    return re.sub(r"^setting index_dtype .*$", "setting index_dtype i64", text, flags=re.M) if taken else None
+
+
 def size_symbols(d):
     """The parameters that are the size of a tensor and of nothing else: of them a call may choose any value."""
     sizes = {s for _, sizes, _ in d.tensors.values() for s in sizes}
