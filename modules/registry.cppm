@@ -412,6 +412,28 @@ template <const auto& First, const auto& Second, std::int64_t OperationId> struc
 
 // ------------------------------------------------------------------------------------------------------------ the registry
 
+export namespace muster::detail {
+
+/// What the errors of lookups are made of: a registry without its types.
+struct outline {
+  const backend_description* backends = nullptr;
+  const std::string_view* left_out = nullptr;
+  const name_table* operation_names = nullptr;
+  const provenance* origins = nullptr; ///< [backend][operation]
+  std::uint32_t operation_count = 0;
+  std::uint32_t backend_count = 0;
+  std::uint32_t left_out_count = 0;
+};
+
+// No templates: a program that looks something up needs none of the headers that these need.
+[[noreturn]] void raise_unknown_backend(const outline& registry, std::string_view name);
+[[noreturn]] void raise_unknown_operation(const outline& registry, std::string_view name);
+[[noreturn]] void raise_out_of_range(const outline& registry, std::uint32_t backend, std::uint32_t operation);
+[[noreturn]] void raise_implementation_missing(const outline& registry, std::uint32_t backend, std::uint32_t operation,
+                                               std::string_view name, operation_family family, bool has_common);
+
+} // namespace muster::detail
+
 export namespace muster {
 
 /// What a composed registry is made of, all of it constant and static.
@@ -573,35 +595,28 @@ private:
   const registry_data<Op, Handler>* data_ = nullptr;
 };
 
+namespace detail {
+template <class Op, class Handler> outline outline_of(const registry_data<Op, Handler>& d) noexcept {
+  return {d.backends, d.missing_backends, &d.operation_names, d.origins, d.operation_count, d.backend_count, d.left_out_count};
+}
+} // namespace detail
+
 template <class Op, class Handler>
 [[gnu::cold, gnu::noinline]] void throw_unknown_backend(const registry_data<Op, Handler>& d, std::string_view name) {
-  std::vector<std::string> names;
-  for (std::uint32_t b = 0; b < d.backend_count; ++b) names.emplace_back(d.backends[b].name);
-  for (std::uint32_t b = 0; b < d.left_out_count; ++b)
-    if (d.missing_backends[b] == name) detail::raise(BackendNotBuilt(name, names));
-  detail::raise(UnknownBackend(name, names));
+  detail::raise_unknown_backend(detail::outline_of(d), name);
 }
 
 template <class Op, class Handler>
 [[gnu::cold, gnu::noinline]] void throw_unknown_operation(const registry_data<Op, Handler>& d, std::string_view name) {
-  std::vector<std::string_view> names;
-  for (std::uint32_t o = 0; o < d.operation_count; ++o) {
-    names.push_back(d.operations[o].name);
-    if (!d.operations[o].alias.empty()) names.push_back(d.operations[o].alias);
-  }
-  detail::raise(UnknownOperation(name, nearest_name(name, names)));
+  detail::raise_unknown_operation(detail::outline_of(d), name);
 }
 
 template <class Op, class Handler>
 [[gnu::cold, gnu::noinline]] void throw_implementation_missing(const registry_data<Op, Handler>& d, std::uint32_t backend,
                                                                std::uint32_t operation) {
-  if (backend >= d.backend_count) throw_unknown_backend(d, "number " + std::to_string(backend));
-  if (operation >= d.operation_count) throw_unknown_operation(d, "number " + std::to_string(operation));
-  std::vector<std::string> implemented_by;
-  for (std::uint32_t b = 0; b < d.backend_count; ++b)
-    if (d.handlers[std::size_t{b} * d.operation_count + operation] != nullptr) implemented_by.emplace_back(d.backends[b].name);
-  detail::raise(BackendImplementationMissing(d.backends[backend].name, d.operations[operation].name, d.operations[operation].family,
-                                             std::move(implemented_by), d.common[operation] != nullptr));
+  if (backend >= d.backend_count || operation >= d.operation_count) detail::raise_out_of_range(detail::outline_of(d), backend, operation);
+  detail::raise_implementation_missing(detail::outline_of(d), backend, operation, d.operations[operation].name,
+                                       d.operations[operation].family, d.common[operation] != nullptr);
 }
 
 } // namespace muster
@@ -1153,5 +1168,39 @@ template <const auto& Operations, const auto&... Parts> [[nodiscard]] consteval 
 }
 
 } // namespace muster
+
+// -------------------------------------------------------------------------------------------------------- errors of lookups
+
+namespace muster::detail {
+
+void raise_unknown_backend(const outline& registry, std::string_view name) {
+  std::vector<std::string> names;
+  for (std::uint32_t b = 0; b < registry.backend_count; ++b) names.emplace_back(registry.backends[b].name);
+  for (std::uint32_t b = 0; b < registry.left_out_count; ++b)
+    if (registry.left_out[b] == name) raise(BackendNotBuilt(name, names));
+  raise(UnknownBackend(name, names));
+}
+
+void raise_unknown_operation(const outline& registry, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const named* n = registry.operation_names->names; n->value != named::none; ++n) names.emplace_back(n->text, n->size);
+  raise(UnknownOperation(name, nearest_name(name, names)));
+}
+
+void raise_out_of_range(const outline& registry, std::uint32_t backend, std::uint32_t operation) {
+  if (backend >= registry.backend_count) raise_unknown_backend(registry, "number " + std::to_string(backend));
+  raise_unknown_operation(registry, "number " + std::to_string(operation));
+}
+
+void raise_implementation_missing(const outline& registry, std::uint32_t backend, std::uint32_t operation, std::string_view name,
+                                  operation_family family, bool has_common) {
+  std::vector<std::string> implemented_by;
+  for (std::uint32_t b = 0; b < registry.backend_count; ++b)
+    if (registry.origins[std::size_t{b} * registry.operation_count + operation] != provenance::missing)
+      implemented_by.emplace_back(registry.backends[b].name);
+  raise(BackendImplementationMissing(registry.backends[backend].name, name, family, std::move(implemented_by), has_common));
+}
+
+} // namespace muster::detail
 
 #pragma GCC visibility pop
