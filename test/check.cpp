@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -100,6 +101,7 @@ struct fixture {
 
 check::options quick() {
   check::options how;
+  if (const char* const compiler = std::getenv("CXX"); compiler != nullptr) how.compile.compiler = compiler;
   how.compile.flags = {"-std=c++20", "-O0"};
   how.threads = 2;
   return how;

@@ -29,7 +29,8 @@ TOOLS = Toolchain(BUILD)
 ALL = "--all" in sys.argv[2:]
 WORK = Path(tempfile.mkdtemp(prefix="muster-consumers-"))
 CXX = TOOLS.compiler
-IMPORTER_FLAGS = ["-fprebuilt-module-path=."] if TOOLS.is_clang else ["-fmodules"]  # built interfaces are in the folder, or in its gcm.cache
+# Built interfaces are in the folder, or in its gcm.cache.
+IMPORTER_FLAGS = ["-fprebuilt-module-path=."] if TOOLS.is_clang else ["-fmodules"]
 MESON = [sys.executable, "-m", "mesonbuild.mesonmain"]
 DOCUMENT = ROOT / "test/documents/softmax.txt"
 REGISTRY_MODULES = ("muster.error", "muster.registry")

@@ -22,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KNOWN = Path(__file__).with_name("known_failures.txt")
 JOBS = os.environ.get("MUSTER_JOBS") or str(os.cpu_count() or 2)
-PACKAGES = ("dpkg-dev", "gcc", "meson", "ninja-build", "cmake", "pkg-config", "python3", "python3-venv", "git", "ca-certificates", "libmsgsl-dev",
-            "libfmt-dev", "libsimdjson-dev", "nlohmann-json3-dev", "libcli11-dev", "libdlpack-dev", "doctest-dev", "libbenchmark-dev")
+PACKAGES = ("dpkg-dev", "gcc", "meson", "ninja-build", "cmake", "pkg-config", "python3", "python3-venv", "git", "ca-certificates",
+            "libmsgsl-dev", "libfmt-dev", "libsimdjson-dev", "nlohmann-json3-dev", "libcli11-dev", "libdlpack-dev", "doctest-dev", "libbenchmark-dev")
 PYTHON_PACKAGES = ("numpy", "ml_dtypes", "triton")  # not the versions of test/requirements.txt: those have no builds for a newer Python
 SUITE_SECONDS = 1800
 
@@ -56,9 +56,10 @@ class Chroot:
         self.folder = folder
         self.root = folder / "root"
         self.logs = folder / "logs"
-        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive",
-                            "MUSTER_JOBS": JOBS, "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-        self.environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.lower().endswith("_proxy")}
+        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root",
+                            "DEBIAN_FRONTEND": "noninteractive", "MUSTER_JOBS": JOBS, "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+        of_network = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.lower().endswith("_proxy")}
+        self.environment |= of_network
 
     def run(self, *command: object, log: Path | None = None, env: dict[str, str] | None = None, **options) -> subprocess.CompletedProcess:
         return run("chroot", self.root, *command, log=log, env=self.environment | (env or {}), **options)
@@ -357,7 +358,8 @@ def report(chroot: Chroot, results: dict[str, dict[str, Results] | str]) -> int:
             print(f"| {compiler} {version} | does not build | | | | |")
             continue
         for name, found in suites.items():
-            print(f"| {compiler} {version} | {name} | {len(found.passed)} | {len(found.failed)} | {len(found.known)} | {len(found.skipped)} |")
+            counts = [str(len(kind)) for kind in (found.passed, found.failed, found.known, found.skipped)]
+            print(f"| {compiler} {version} | {name} | {' | '.join(counts)} |")
     for compiler, suites in results.items():
         for name, found in ({"build": Results(failed=[suites])} if isinstance(suites, str) else suites).items():
             for kind, lines in (("failed", found.failed), ("known not to work", found.known), ("skipped", found.skipped)):
