@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KNOWN = Path(__file__).with_name("known_failures.txt")
 JOBS = os.environ.get("MUSTER_JOBS") or str(os.cpu_count() or 2)
 PACKAGES = ("dpkg-dev", "gcc", "meson", "ninja-build", "cmake", "pkg-config", "python3", "python3-venv", "git", "ca-certificates",
-            "libmsgsl-dev", "libfmt-dev", "libsimdjson-dev", "nlohmann-json3-dev", "libcli11-dev", "libdlpack-dev", "doctest-dev", "libbenchmark-dev")
+            "libmsgsl-dev", "libfmt-dev", "libsimdjson-dev", "nlohmann-json3-dev", "libcli11-dev", "libdlpack-dev", "doctest-dev",
+            "libbenchmark-dev")
 PYTHON_PACKAGES = ("numpy", "ml_dtypes", "triton")  # not the versions of test/requirements.txt: those have no builds for a newer Python
 SUITE_SECONDS = 1800
 
@@ -57,7 +58,8 @@ class Chroot:
         self.root = folder / "root"
         self.logs = folder / "logs"
         self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root",
-                            "DEBIAN_FRONTEND": "noninteractive", "MUSTER_JOBS": JOBS, "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+                            "DEBIAN_FRONTEND": "noninteractive", "MUSTER_JOBS": JOBS,
+                            "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
         of_network = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.lower().endswith("_proxy")}
         self.environment |= of_network
 
@@ -296,10 +298,15 @@ class Compiler:
 
     def run_sanitized(self) -> tuple[Results, int]:
         folder = f"{self.build}-sanitized"
-        self.meson_build(folder, "-Dbuildtype=debug", "-Db_ndebug=false", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+        sanitizers = "address,undefined" if self.is_clang else "address"
+        self.meson_build(folder, "-Dbuildtype=debug", "-Db_ndebug=false", f"-Db_sanitize={sanitizers}", "-Db_lundef=false",
                          f"-Dfuzz={str(self.is_clang).lower()}", targets=("test/muster-test",))
-        return self.doctest("sanitized", folder, UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
-                            ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:detect_leaks=0")
+        results, status = self.doctest("sanitized", folder, UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
+                                       ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:detect_leaks=0")
+        if not self.is_clang:
+            results.skipped.append("undefined behaviour: with -fsanitize=undefined GCC 15 ends at a module's interface (internal compiler "
+                                   "error: in tree_node, at cp/module.cc)")
+        return results, status
 
     def run_fuzz(self) -> tuple[Results, int]:
         if not self.is_clang:
