@@ -140,6 +140,14 @@ void machine::observe(node_id n, const value& v) const {
   how_.on_value(seen);
 }
 
+/// The symbol that a node defines: its type is one that neither the header declares nor a block has.
+symbolic::symbol machine::defined_symbol(const node& n, operation o) const {
+  if (o == operation::get_symnode || o == operation::py_identity || d_.symbols.kind_of(n.type.value) != symbolic::kind::symbol)
+    return symbolic::no_symbol;
+  const symbolic::symbol s = d_.symbols.symbol_of(n.type.value);
+  return block_of(n.type.value) >= 0 || d_.find_declaration(s) != nullptr ? symbolic::no_symbol : s;
+}
+
 /// The value of a node whose type is a symbolic expression is that expression's, whatever computes it.
 value machine::evaluate(const node& n) {
   const auto o = operation_named(n.target);
@@ -149,6 +157,11 @@ value machine::evaluate(const node& n) {
     throw UnknownOperation(n.target, nearest_name(n.target, names), fmt::format("{}:{}", d_.file, n.line));
   }
   if (n.type.what == device_ir::type::kind::symbolic && *o != operation::py_identity) {
+    if (const symbolic::symbol s = defined_symbol(n, *o); s != symbolic::no_symbol) {
+      value v = call(n, *o);
+      given_[static_cast<std::size_t>(s)] = symbols_[static_cast<std::size_t>(s)] = scalar(v);
+      return v;
+    }
     const number v = evaluate(n.type.value);
     return value_of(v.is_integer ? scalar_array(v.integer) : scalar_array(v.real));
   }
@@ -401,6 +414,23 @@ value machine::while_loop(const node& n) {
 
 // -- branches
 
+/// The number of variables that a branch changes: how far apart the two values are that a `_phi` joins.
+std::size_t machine::count_of_outputs(const node& n) const {
+  const node_id id = static_cast<node_id>(&n - d_.nodes.data());
+  const graph& caller = d_.graphs[graph_of_[device_ir::index(id)]];
+  std::vector<std::pair<std::size_t, node_id>> items;
+  visit_items(d_, caller, id, [&](std::size_t position, node_id item) { items.emplace_back(position, item); });
+  std::size_t count = 0;
+  visit_calls(d_, caller, [&](node_id joined, operation o) {
+    const auto a = d_.arguments_of(d_.at(joined));
+    if (o != operation::phi || a.size() < 2 || a[0].what != argument::kind::node || a[1].what != argument::kind::node) return;
+    for (const auto& [i, x] : items)
+      for (const auto& [j, y] : items)
+        if (i < j && ((x == a[0].node && y == a[1].node) || (x == a[1].node && y == a[0].node))) count = j - i;
+  });
+  return count;
+}
+
 /// The values come twice: after the first side, after the second. In order: written by both sides, by the first, by the second.
 /// What a side does not write keeps the value that the other side got as an argument.
 value machine::branch(const node& n) {
@@ -415,69 +445,91 @@ value machine::branch(const node& n) {
   side sides[2];
   for (std::size_t i = 0; i < 2; ++i) {
     side& s = sides[i];
+    if (i == 1 && all[2].what == argument::kind::none) continue; // no else
     s.g = d_.find_graph(all[1 + i].integer);
     if (s.g == nullptr) fail("there is no such graph");
     s.arguments = list(&all[3 + i]);
     for (const argument& a : s.arguments) s.values.push_back(read(a));
     for (const argument& a : results_of(d_, *s.g)) s.results.push_back(a.what == argument::kind::node ? a.node : no_node);
   }
-  const array& test = kept(read(all[0]));
+  const value decides = read(all[0]);
+  const array& test = kept(decides);
   bool taken = true;
   for (std::size_t i = 0; i < test.count(); ++i) taken = taken && test.truth_at(i);
-  const std::vector<value> results = run_graph(*sides[taken ? 0 : 1].g, sides[taken ? 0 : 1].values);
+  const side& chosen = sides[taken ? 0 : 1];
+  const std::vector<value> results = chosen.g != nullptr ? run_graph(*chosen.g, chosen.values) : std::vector<value>();
 
-  const auto same = [&](node_id a, node_id b) {
-    if (a == no_node || b == no_node) return false;
-    const node& x = d_.at(a);
-    const node& y = d_.at(b);
-    if (!x.name.starts_with('_') && !y.name.starts_with('_')) return base_name(x.name) == base_name(y.name);
-    return x.type.what == y.type.what && x.type.element == y.type.element && std::ranges::equal(d_.sizes(x.type), d_.sizes(y.type)) &&
-           x.type.value == y.type.value;
+  const auto same_name = [&](node_id a, node_id b) { return base_name(d_.at(a).name) == base_name(d_.at(b).name); };
+  const auto same_type = [&](node_id a, node_id b) {
+    const device_ir::type& x = d_.at(a).type;
+    const device_ir::type& y = d_.at(b).type;
+    return x.what == y.what && x.element == y.element && x.value == y.value && std::ranges::equal(d_.sizes(x), d_.sizes(y));
   };
-  // What neither side names is passed through: a copy of a parameter, an argument of that name, or of that type.
-  const auto passed = [&](const side& writer, std::size_t position) -> value {
+  // Copies and joined values have the names of tracing, not those of the program.
+  const auto nameless = [&](node_id a) { return d_.at(a).is_parameter || d_.at(a).name.starts_with('_'); };
+  // The argument that a result's variable was before: the result is a copy of it, or has its name.
+  const auto variable_before = [&](const side& writer, std::size_t position) -> std::optional<value> {
     const node_id result = writer.results[position];
-    if (result == no_node) return {};
+    if (result == no_node) return std::nullopt;
     const node& written = d_.at(result);
     if (!written.is_parameter && operation_named(written.target) == operation::new_var)
       for (std::size_t p = 0; p < writer.values.size(); ++p)
         if (d_.arguments_of(written)[0].node == static_cast<node_id>(writer.g->parameters.first + p)) return writer.values[p];
     for (std::size_t p = 0; p < writer.values.size(); ++p)
-      if (writer.arguments[p].what == argument::kind::node && base_name(d_.at(writer.arguments[p].node).name) == base_name(written.name))
+      if (writer.arguments[p].what == argument::kind::node && same_type(writer.arguments[p].node, result) &&
+          same_name(writer.arguments[p].node, result))
         return writer.values[p];
-    for (const value& v : writer.values)
-      if (v.what == value::kind::data && v.element == std::optional(written.type.element) && v.dims == declared_dims(written.type))
-        return v;
+    return std::nullopt;
+  };
+  // What a side does not write is passed through: the variable as it was, or an argument of that type.
+  const auto passed = [&](const side& writer, std::size_t position) -> value {
+    if (const std::optional<value> before = variable_before(writer, position)) return *before;
+    for (std::size_t p = 0; p < writer.values.size(); ++p)
+      if (writer.arguments[p].what == argument::kind::node && writer.results[position] != no_node &&
+          same_type(writer.arguments[p].node, writer.results[position]))
+        return writer.values[p];
     return {};
   };
 
+  const std::size_t count = count_of_outputs(n);
   constexpr std::size_t nothing = static_cast<std::size_t>(-1);
+  const std::vector<node_id>& first = sides[0].results;
+  const std::vector<node_id>& second = sides[1].results;
+  std::vector<std::size_t> partner(first.size(), nothing);
+  std::vector<bool> taken_by_first(second.size());
+  std::size_t paired = 0;
+  const auto pair = [&](const auto& fits) {
+    for (std::size_t i = 0; i < first.size(); ++i)
+      for (std::size_t j = 0; j < second.size() && paired < count && partner[i] == nothing; ++j) {
+        if (taken_by_first[j] || first[i] == no_node || second[j] == no_node || !fits(first[i], second[j])) continue;
+        partner[i] = j;
+        taken_by_first[j] = true;
+        ++paired;
+      }
+  };
+  pair([&](node_id a, node_id b) { return !nameless(a) && !nameless(b) && same_name(a, b); });
+  pair([&](node_id a, node_id b) { return (nameless(a) || nameless(b)) && same_type(a, b); });
+  // Results of either side that make up just the outputs that are left, and that were no variable before: in order.
+  if (first.size() - paired == count - paired && second.size() - paired == count - paired) {
+    bool any_before = false;
+    for (std::size_t i = 0; i < first.size(); ++i) any_before = any_before || (partner[i] == nothing && variable_before(sides[0], i));
+    for (std::size_t j = 0; j < second.size(); ++j) any_before = any_before || (!taken_by_first[j] && variable_before(sides[1], j));
+    if (!any_before) pair(same_type);
+  }
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  std::vector<bool> first_used(sides[0].results.size());
-  std::vector<bool> second_used(sides[1].results.size());
-  for (std::size_t i = 0; i < sides[0].results.size(); ++i)
-    for (std::size_t j = 0; j < sides[1].results.size(); ++j) {
-      if (second_used[j] || !same(sides[0].results[i], sides[1].results[j])) continue;
-      pairs.emplace_back(i, j);
-      first_used[i] = second_used[j] = true;
-      break;
-    }
-  for (std::size_t i = 0; i < first_used.size(); ++i)
-    if (!first_used[i]) pairs.emplace_back(i, nothing);
-  for (std::size_t j = 0; j < second_used.size(); ++j)
-    if (!second_used[j]) pairs.emplace_back(nothing, j);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    if (partner[i] != nothing) pairs.emplace_back(i, partner[i]);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    if (partner[i] == nothing) pairs.emplace_back(i, nothing);
+  for (std::size_t j = 0; j < second.size(); ++j)
+    if (!taken_by_first[j]) pairs.emplace_back(nothing, j);
 
-  const node_id id = static_cast<node_id>(&n - d_.nodes.data());
-  std::size_t count = 0;
-  visit_items(d_, d_.graphs[graph_of_[device_ir::index(id)]], id,
-              [&](std::size_t position, node_id) { count = std::max(count, position + 1); });
   value v;
   v.what = value::kind::list;
-  for (std::size_t i = 0; i < pairs.size() && i < count / 2; ++i) {
-    const auto [first, second] = pairs[i];
-    const std::size_t mine = taken ? first : second;
-    if (mine != nothing) v.items.push_back(results[mine]);
-    else v.items.push_back(passed(sides[taken ? 1 : 0], taken ? second : first));
+  for (std::size_t i = 0; i < pairs.size() && i < count; ++i) {
+    const std::size_t mine = taken ? pairs[i].first : pairs[i].second;
+    const std::size_t other = taken ? pairs[i].second : pairs[i].first;
+    v.items.push_back(mine != nothing ? results[mine] : passed(sides[taken ? 1 : 0], other));
   }
   const std::size_t half = v.items.size();
   for (std::size_t i = 0; i < half; ++i) v.items.push_back(v.items[i]);

@@ -100,12 +100,14 @@ private:
   // control_flow.cpp
   [[nodiscard]] std::vector<value> run_graph(const device_ir::graph& g, std::span<const value> arguments);
   void execute(node_id n);
+  [[nodiscard]] symbolic::symbol defined_symbol(const node& n, operation o) const;
   [[nodiscard]] value evaluate(const node& n);
   [[nodiscard]] value call(const node& n, operation o);
   void observe(node_id n, const value& v) const;
   [[nodiscard]] value for_loop(const node& n, operation o);
   [[nodiscard]] value while_loop(const node& n);
   [[nodiscard]] value branch(const node& n);
+  [[nodiscard]] std::size_t count_of_outputs(const node& n) const;
   [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> carried(const node& n, std::span<const argument> arguments) const;
   [[nodiscard]] std::shared_ptr<const array> row_ends(const argument& end) const;
   [[nodiscard]] value symbol_math(operation o);

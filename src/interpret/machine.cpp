@@ -44,15 +44,18 @@ machine::machine(const document& d, std::span<const std::span<std::byte>> tensor
     std::int64_t& known = block_of_expression_[static_cast<std::size_t>(v)];
     if (known < 0 || !d.blocks[b].is_reduction) known = static_cast<std::int64_t>(b);
   }
-  set_symbols();
-  for (std::size_t e = 0; e < block_of_expression_.size(); ++e)
-    if (const std::int64_t b = block_of_expression_[e]; b >= 0) {
-      std::optional<number>& size = given_[static_cast<std::size_t>(d.symbols.symbol_of(static_cast<symbolic::expression>(e)))];
-      const symbolic::expression declared = d.blocks[static_cast<std::size_t>(b)].block_size;
-      const auto at = static_cast<std::size_t>(d.blocks[static_cast<std::size_t>(b)].id);
-      if (at < how.block_sizes.size() && how.block_sizes[at] > 0) size = number{.integer = how.block_sizes[at]};
-      else if (!size && declared != symbolic::no_expression) size = d.symbols.evaluate(declared, symbols_);
-    }
+  // A block's size may be computed from those of other blocks: as many rounds as there are blocks.
+  for (std::size_t round = 0; round <= d.blocks.size(); ++round) {
+    set_symbols();
+    for (std::size_t e = 0; e < block_of_expression_.size(); ++e)
+      if (const std::int64_t b = block_of_expression_[e]; b >= 0) {
+        std::optional<number>& size = given_[static_cast<std::size_t>(d.symbols.symbol_of(static_cast<symbolic::expression>(e)))];
+        const symbolic::expression declared = d.blocks[static_cast<std::size_t>(b)].block_size;
+        const auto at = static_cast<std::size_t>(d.blocks[static_cast<std::size_t>(b)].id);
+        if (at < how.block_sizes.size() && how.block_sizes[at] > 0) size = number{.integer = how.block_sizes[at]};
+        else if (!size && declared != symbolic::no_expression) size = d.symbols.evaluate(declared, symbols_);
+      }
+  }
   set_symbols();
   for (std::size_t t = 0; t < d.tensors.size(); ++t) {
     std::int64_t last = 0;

@@ -107,6 +107,17 @@ double gelu_by_tanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::numbers::sqrt2 * std::numbers::inv_sqrtpi * (x + 0.044715 * x * x * x)));
 }
 
+/// A number divided by another and rounded down, as torch has it: right where the quotient would round up, and by infinities.
+double floor_quotient(double a, double b) {
+  if (b == 0) return a / b;
+  const double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double down = std::floor(quotient);
+  return quotient - down > 0.5 ? down + 1 : down;
+}
+
 double largest_number(dtype d) {
   switch (d) {
   case dtype::f64: return std::numeric_limits<double>::max();
@@ -116,6 +127,25 @@ double largest_number(dtype d) {
   case dtype::f8e4m3fn: return 448;
   default: return 57344;
   }
+}
+
+/// The type in which these operands meet if one of them is a float, or nothing: the widest of the tiles', or of the scalars' where
+/// no tile is a float.
+std::optional<dtype> float_of(std::span<const value> operands, bool divides) {
+  std::optional<dtype> found;
+  bool any = false;
+  for (const bool tiles : {true, false}) {
+    for (const value& v : operands) {
+      if (v.what != value::kind::data) continue;
+      any = any || v.data->real;
+      if (!v.element || !device_ir::is_float(*v.element) || v.is_tile() != tiles) continue;
+      const bool two = found && *found != *v.element && device_ir::size_of(*found) == device_ir::size_of(*v.element);
+      if (two) found = dtype::f32;
+      else if (!found || device_ir::size_of(*found) < device_ir::size_of(*v.element)) found = v.element;
+    }
+    if (found) return found;
+  }
+  return any || divides ? std::optional(dtype::f32) : std::nullopt;
 }
 
 /// The function of one real number that an operation is, or null.
@@ -163,11 +193,28 @@ value machine::pointwise(operation o) {
   for (std::size_t i = 0; i < arguments().size(); ++i) values.push_back(operand(i));
   std::vector<const array*> all;
   bool real = false;
-  for (const value& v : values)
-    if (v.what == value::kind::data) {
+  // Where a float is among the operands, tiles of integers are converted to its type first.
+  const auto use = [&](std::vector<value>& operands) {
+    const bool chooses = o == operation::aten_where || o == operation::aten_masked_fill;
+    const bool divides = o == operation::aten_true_divide || (o == operation::aten_div && keyword("rounding_mode") == nullptr);
+    const std::optional<dtype> common = chooses ? std::nullopt : float_of(operands, divides);
+    all.clear();
+    for (value& v : operands) {
+      if (v.what != value::kind::data) continue;
+      if (common && !v.data->real && v.is_tile() && v.element && *v.element != dtype::b8)
+        v.data = std::make_shared<const array>(rounded(*v.data, *common));
       all.push_back(v.data.get());
       real = real || v.data->real;
     }
+  };
+  use(values);
+  const auto bounded = [&](std::string_view name) { // the second operand by name
+    const argument* const bound = keyword(name);
+    if (bound == nullptr) return;
+    values.resize(1);
+    values.push_back(read(*bound));
+    use(values);
+  };
   const auto need = [&](std::size_t n) {
     if (all.size() < n) fail(fmt::format("{} operands are needed, there are {}", n, all.size()));
     return std::span<const array* const>(all).first(n);
@@ -185,9 +232,10 @@ value machine::pointwise(operation o) {
   const auto truths = [&](const auto& f) { // through doubles, no integer but 0 becomes 0
     return typed(map(need(2), false, [&](reals x) { return f(x[0] != 0, x[1] != 0); }));
   };
-  // Positional parameters behind the operands, as numbers.
-  const auto number_at = [&](std::size_t i, double otherwise) {
-    const argument* a = argument_at(i);
+  // Parameters behind the operands, by position or name.
+  const auto parameter = [&](std::size_t i, std::string_view name) { return argument_at(i) != nullptr ? argument_at(i) : keyword(name); };
+  const auto number_at = [&](std::size_t i, std::string_view name, double otherwise) {
+    const argument* a = parameter(i, name);
     return a == nullptr ? otherwise : scalar(read(*a)).as_real();
   };
   const auto text_of = [&](std::string_view name) {
@@ -196,7 +244,7 @@ value machine::pointwise(operation o) {
   };
   const auto is_truth = [&](std::size_t i) { return values[i].element == std::optional(dtype::b8); };
   const auto scaled = [&](std::size_t i) { // `alpha` multiplies the second summand
-    const argument* a = keyword("alpha");
+    const argument* a = parameter(2, "alpha");
     if (a == nullptr) return;
     const number by = scalar(read(*a));
     const array factor = by.is_integer ? scalar_array(by.integer) : scalar_array(by.real);
@@ -232,16 +280,13 @@ value machine::pointwise(operation o) {
   case operation::aten_div: {
     const std::string_view mode = text_of("rounding_mode");
     if (mode == "floor")
-      return either(
-          2, [](reals x) { return x[1] == 0 ? x[0] / x[1] : std::floor(x[0] / x[1]); },
-          [](wholes x) { return floor_quotient(x[0], x[1]); });
+      return either(2, [](reals x) { return floor_quotient(x[0], x[1]); }, [](wholes x) { return floor_quotient(x[0], x[1]); });
     if (mode == "trunc") return either(2, [](reals x) { return std::trunc(x[0] / x[1]); }, [](wholes x) { return quotient(x[0], x[1]); });
     return reals_of(2, [](reals x) { return x[0] / x[1]; });
   }
   case operation::aten_true_divide: return reals_of(2, [](reals x) { return x[0] / x[1]; });
   case operation::aten_floor_divide:
-    return either(
-        2, [](reals x) { return x[1] == 0 ? x[0] / x[1] : std::floor(x[0] / x[1]); }, [](wholes x) { return floor_quotient(x[0], x[1]); });
+    return either(2, [](reals x) { return floor_quotient(x[0], x[1]); }, [](wholes x) { return floor_quotient(x[0], x[1]); });
   case operation::aten_remainder:
     return either(2, [](reals x) { return remainder(x[0], x[1]); }, [](wholes x) { return floor_rest(x[0], x[1]); });
   case operation::aten_fmod: return either(2, [](reals x) { return std::fmod(x[0], x[1]); }, [](wholes x) { return rest(x[0], x[1]); });
@@ -265,21 +310,22 @@ value machine::pointwise(operation o) {
   case operation::aten_relu:
     return either(1, [](reals x) { return maximum(x[0], 0); }, [](wholes x) { return std::max<std::int64_t>(x[0], 0); });
   case operation::aten_clamp_min:
+    bounded("min");
     return either(2, [](reals x) { return maximum(x[0], x[1]); }, [](wholes x) { return std::max(x[0], x[1]); });
   case operation::aten_clamp_max:
+    bounded("max");
     return either(2, [](reals x) { return minimum(x[0], x[1]); }, [](wholes x) { return std::min(x[0], x[1]); });
   case operation::aten_clamp: { // a bound may be absent
-    const bool low = argument_at(1) != nullptr;
-    const bool high = argument_at(2) != nullptr;
+    const argument* const low = parameter(1, "min");
+    const argument* const high = parameter(2, "max");
     std::vector<value> bounds{required(0)};
-    if (low) bounds.push_back(read(*argument_at(1)));
-    if (high) bounds.push_back(read(*argument_at(2)));
-    all.clear();
-    for (const value& b : bounds) all.push_back(&kept(b));
+    if (low != nullptr) bounds.push_back(read(*low));
+    if (high != nullptr) bounds.push_back(read(*high));
+    use(bounds);
     const auto clamp = [&](const auto& x, const auto& greater, const auto& less) {
       auto y = x[0];
-      if (low) y = greater(y, x[1]);
-      if (high) y = less(y, x[low ? 2 : 1]);
+      if (low != nullptr) y = greater(y, x[1]);
+      if (high != nullptr) y = less(y, x[low != nullptr ? 2 : 1]);
       return y;
     };
     return either(
@@ -293,8 +339,7 @@ value machine::pointwise(operation o) {
   case operation::aten_lerp: return reals_of(3, [](reals x) { return x[0] + x[2] * (x[1] - x[0]); });
   case operation::aten_addcmul:
   case operation::aten_addcdiv: {
-    const argument* a = keyword("value");
-    const double by = a == nullptr ? 1 : scalar(read(*a)).as_real();
+    const double by = number_at(3, "value", 1);
     if (o == operation::aten_addcdiv) return reals_of(3, [by](reals x) { return x[0] + by * (x[1] / x[2]); });
     return reals_of(3, [by](reals x) { return x[0] + by * (x[1] * x[2]); });
   }
@@ -321,22 +366,24 @@ value machine::pointwise(operation o) {
   // -- activations
   case operation::aten_gelu:
     return reals_of(1, [tanh = text_of("approximate") == "tanh"](reals x) { return tanh ? gelu_by_tanh(x[0]) : gelu_by_erf(x[0]); });
-  case operation::aten_leaky_relu: return reals_of(1, [by = number_at(1, 0.01)](reals x) { return x[0] > 0 ? x[0] : x[0] * by; });
+  case operation::aten_leaky_relu:
+    return reals_of(1, [by = number_at(1, "negative_slope", 0.01)](reals x) { return x[0] > 0 ? x[0] : x[0] * by; });
   case operation::aten_elu: {
-    const double alpha = number_at(1, 1);
-    const double scale = number_at(2, 1);
-    const double input_scale = number_at(3, 1);
+    const double alpha = number_at(1, "alpha", 1);
+    const double scale = number_at(2, "scale", 1);
+    const double input_scale = number_at(3, "input_scale", 1);
     return reals_of(1, [=](reals x) { return x[0] > 0 ? x[0] * scale : scale * alpha * std::expm1(x[0] * input_scale); });
   }
   case operation::aten_softplus: {
-    const double beta = number_at(1, 1);
-    const double threshold = number_at(2, 20);
+    const double beta = number_at(1, "beta", 1);
+    const double threshold = number_at(2, "threshold", 20);
     return reals_of(1, [=](reals x) { return x[0] * beta > threshold ? x[0] : std::log1p(std::exp(x[0] * beta)) / beta; });
   }
   case operation::aten_hardtanh:
-    return reals_of(1, [low = number_at(1, -1), high = number_at(2, 1)](reals x) { return minimum(maximum(x[0], low), high); });
+    return reals_of(
+        1, [low = number_at(1, "min_val", -1), high = number_at(2, "max_val", 1)](reals x) { return minimum(maximum(x[0], low), high); });
   case operation::aten_logit: {
-    const argument* const given = argument_at(1);
+    const argument* const given = parameter(1, "eps");
     const double eps = given == nullptr ? 0 : scalar(read(*given)).as_real();
     return reals_of(1, [=](reals x) {
       const double y = given == nullptr ? x[0] : minimum(maximum(x[0], eps), 1 - eps);
@@ -345,9 +392,9 @@ value machine::pointwise(operation o) {
   }
   case operation::aten_nan_to_num: {
     const double most = largest_number(current().type.element);
-    const double for_nan = number_at(1, 0);
-    const double high = number_at(2, most);
-    const double low = number_at(3, -most);
+    const double for_nan = number_at(1, "nan", 0);
+    const double high = number_at(2, "posinf", most);
+    const double low = number_at(3, "neginf", -most);
     return reals_of(1, [=](reals x) { return std::isnan(x[0]) ? for_nan : x[0] == infinity ? high : x[0] == -infinity ? low : x[0]; });
   }
 
