@@ -8,7 +8,8 @@ A document may say what its case is, in comments; then its sizes are not scaled:
     # value SYMBOL EXPRESSION      a parameter
     # offset TENSOR ELEMENTS       where in its storage the tensor begins
     # expected TENSOR EXPRESSION   what it must be after the launch: NumPy of the tensors before it, floats in double precision,
-                                   and of the parameters. It tests the interpreter as well
+                                   of those named in such lines above (unless they are inputs) after it, and of the parameters.
+                                   It tests the interpreter as well
     # stores nothing               no element changes
     # stores exactly               floats compare bit by bit, all NaNs being one
     # not run: REASON              only its text is of interest
@@ -291,14 +292,19 @@ class Case:
         """What the interpreter says against what the document says that must come out."""
         wide = lambda x: x.astype(np.float64) if x.dtype.kind not in "iub" else x
         names = {n: wide(self.view(self.before, n)) for n in self.before}
+        inputs = dict(statements_of_case(self.text, "input"))
         for name, expression in statements_of_case(self.text, "expected"):
             with np.errstate(all="ignore"):
                 want = eval(expression, {"np": np, "nan": np.nan, "inf": np.inf, "cycle": cycle, **names, **self.symbols})
             dtype = self.document.tensors[name][0]
             got = wide(self.view(self.expected, name))
+            if name not in inputs:
+                names[name] = got
             want = np.broadcast_to(want(got.shape) if callable(want) else want, got.shape)
+            want = want.astype(np.int64) if want.dtype == object else want
             tolerance = TOLERANCES.get(dtype, 0)
-            if self.exact and not ((got == want) & (np.signbit(got) == np.signbit(want)) | np.isnan(got) & np.isnan(want)).all():
+            same_sign = dtype not in FLOATS or np.signbit(got) == np.signbit(want)
+            if self.exact and not ((got == want) & same_sign | np.isnan(got) & np.isnan(want)).all():
                 raise AssertionError(f"the interpreter's {name} is not as the document says: {got} for {want}")
             if not np.allclose(got, want, rtol=tolerance, atol=tolerance * 0.25 * np.abs(want[np.isfinite(want)]).max(initial=0), equal_nan=True):
                 raise AssertionError(f"the interpreter's {name} is not as the document says: {got.reshape(-1)[:8]} for {want.reshape(-1)[:8]}")

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+import sys
 from dataclasses import dataclass, field
 
 import ml_dtypes
@@ -21,6 +22,7 @@ DTYPES = {
 TORCH = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2",
          "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "b8"}
 FLOATS = {"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}
+INTEGERS = {"i64", "i32", "i16", "i8", "u8"}
 
 
 @dataclass
@@ -816,15 +818,45 @@ class Interpreter:
 
     # -- pointwise
 
+    def do_nan_to_num(self, args, kwargs):
+        most = {"f64": sys.float_info.max, "f32": float(np.finfo(np.float32).max), "f16": 65504.0, "bf16": 3.3895313892515355e38, "f8e4m3fn": 448.0}
+        most = most.get(self.call[0], 57344.0)
+        given = {"nan": None, "posinf": None, "neginf": None} | dict(zip(("nan", "posinf", "neginf"), args[1:])) | kwargs
+        numbers = {k: v if given[k] is None else given[k] for k, v in {"nan": 0.0, "posinf": most, "neginf": -most}.items()}
+        return np.nan_to_num(wide(args[0]), **numbers)
+
     def pointwise(self, base, name, args, kwargs):
         values = [a for a in args if a is not None]
-        if len(args) > 1 and any(a is None for a in args):
+        if base == "clamp":  # a bound that is None is absent
+            kwargs = {k: v for k, v in zip(("min", "max"), args[1:])} | kwargs
+            args = args[:1]
+        elif len(args) > 1 and any(a is None for a in args):
             args = [a if a is not None else values[0] for a in args]
-        dtype = self.call[0]
-        x = [wide(a) if isinstance(a, Value) else a for a in args]
-        kind = "f" if any(isinstance(a, Value) and a.dtype in FLOATS or isinstance(a, float) or isinstance(a, Value) and isinstance(a.data, float) for a in args) else "i"
-        return POINTWISE[base](*x, **({"kind": kind} if base in ("div", "remainder", "fmod", "floor_divide") else {}),
-                               **{k: v for k, v in kwargs.items() if k in ("rounding_mode", "approximate", "alpha")})
+        operands = [*args, *kwargs.values()]
+        kind = "f" if any(isinstance(a, Value) and a.dtype in FLOATS or isinstance(a, float) or isinstance(a, Value) and isinstance(a.data, float) for a in operands) else "i"
+        common = self.common_float(base, args, kind, kwargs.get("rounding_mode"))
+        x = [self.operand(a, common) for a in args]
+        named = {k: self.operand(v, common) for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory")}
+        return POINTWISE[base](*x, **({"kind": kind} if base in ("div", "remainder", "fmod", "floor_divide") else {}), **named)
+
+    def common_float(self, base, args, kind, rounding):
+        """The type in which operands meet where one is a float: PyTorch converts an integer tile to it. None: no float."""
+        if base in ("where", "masked_fill"):
+            return None
+        tiles = [a.dtype for a in args if isinstance(a, Value) and a.dtype is not None and np.ndim(a.data)]
+        tiles = tiles or [a.dtype for a in args if isinstance(a, Value) and a.dtype is not None]
+        found = sorted({t for t in tiles if t in FLOATS}, key=lambda t: DTYPES[t].itemsize)
+        if not found:
+            return "f32" if kind == "f" or (base in ("div", "true_divide") and not rounding) else None
+        return found[-1] if len(found) == 1 or DTYPES[found[-1]].itemsize > DTYPES[found[-2]].itemsize else "f32"
+
+    @staticmethod
+    def operand(a, common):
+        if not isinstance(a, Value):
+            return a
+        if common and a.dtype in INTEGERS and np.ndim(a.data):
+            return rounded(a.data, common).astype(np.float64)
+        return wide(a)
 
 
 def scalar(v):
@@ -840,8 +872,6 @@ def wide(v):
 
 def rounded_array(x, dtype):
     x = np.asarray(x)
-    if dtype == np.dtype(ml_dtypes.float8_e4m3fn):
-        x = np.clip(x.astype(np.float64), -448, 448)
     with np.errstate(all="ignore"):
         if dtype.kind in "iu" and x.dtype.kind == "f":
             return np.trunc(x).astype(np.int64).astype(dtype)
@@ -855,7 +885,13 @@ def rounded(x, dtype):
 
 
 def trunc_divide(a, b):
-    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
+
+
+def remainder(a, b, kind):
+    """With the divisor's sign; a zero has the dividend's, as fmod has it."""
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((rest < 0) != (np.asarray(b) < 0)), rest + b, rest)
 
 
 def divide(a, b, rounding_mode=None, kind="f"):
@@ -865,6 +901,30 @@ def divide(a, b, rounding_mode=None, kind="f"):
         if rounding_mode == "trunc":
             return np.trunc(np.divide(a, b)) if kind == "f" else trunc_divide(np.asarray(a), np.asarray(b))
         return np.divide(a, b)
+
+
+def clamp(x, min=None, max=None):
+    """Of two bounds that cross the upper wins; NaN passes through, and is a bound that makes all NaN."""
+    x = x if min is None else np.maximum(x, min)
+    return x if max is None else np.minimum(x, max)
+
+
+def round_even(x, decimals=0):
+    return np.round(x) if not decimals else np.round(x * 10.0**decimals) / 10.0**decimals
+
+
+def logit(x, eps=None):
+    x = x if eps is None else np.clip(x, eps, 1 - eps)
+    return np.log(x / (1 - x))
+
+
+def shift_left(x, count):
+    """Of 64 bits; the narrower of the declared type are those of them that are left."""
+    return np.where((count < 0) | (count > 63), 0, np.left_shift(x, np.clip(count, 0, 63)))
+
+
+def shift_right(x, count):
+    return np.right_shift(x, np.where((count < 0) | (count > 63), 63, count))
 
 
 erf = np.vectorize(math.erf, otypes=[float])
@@ -877,24 +937,24 @@ def _quiet(f, *a, **k):
 
 
 POINTWISE = {
-    "add": lambda a, b, alpha=1: np.add(a, np.multiply(b, alpha) if alpha != 1 else b), "sub": lambda a, b, alpha=1: np.subtract(a, np.multiply(b, alpha)), "rsub": lambda a, b: np.subtract(b, a),
+    "add": lambda a, b, alpha=1: np.add(a, np.multiply(b, alpha) if alpha != 1 else b), "sub": lambda a, b, alpha=1: np.subtract(a, np.multiply(b, alpha)), "rsub": lambda a, b, alpha=1: np.subtract(b, np.multiply(a, alpha)),
     "mul": lambda a, b: np.logical_and(a, b) if np.asarray(a).dtype == bool and np.asarray(b).dtype == bool else np.multiply(a, b),
-    "div": divide, "true_divide": divide, "floor_divide": lambda a, b, kind: np.floor_divide(a, b), "remainder": lambda a, b, kind: np.mod(a, b), "fmod": lambda a, b, kind: np.fmod(a, b),
+    "div": divide, "true_divide": divide, "floor_divide": lambda a, b, kind: np.floor_divide(a, b), "remainder": remainder, "fmod": lambda a, b, kind: np.fmod(a, b),
     "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / np.asarray(x), "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh,
     "cosh": np.cosh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0), "square": np.square, "sign": np.sign,
-    "erf": erf, "erfc": lambda x: 1 - erf(x), "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0), "square": np.square, "sign": lambda x: np.sign(np.where(np.isnan(x), 0, x)),
+    "erf": erf, "erfc": lambda x: 1 - erf(x), "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": round_even, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "maximum": np.maximum, "minimum": np.minimum, "fmax": np.fmax, "fmin": np.fmin, "pow": np.power, "hypot": np.hypot, "copysign": np.copysign, "nextafter": np.nextafter,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor, "logical_not": np.logical_not, "_and": np.logical_and, "_or": np.logical_or, "_not": np.logical_not,
-    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "bitwise_not": np.bitwise_not, "__lshift__": np.left_shift, "__rshift__": np.right_shift,
-    "bitwise_left_shift": np.left_shift, "bitwise_right_shift": np.right_shift, "where": np.where, "masked_fill": lambda x, m, v: np.where(m, v, x),
-    "clamp": lambda x, low=None, high=None: np.clip(x, low, high), "clamp_min": np.maximum, "clamp_max": np.minimum, "lerp": lambda a, b, w: a + w * (b - a),
-    "addcmul": lambda a, b, c: a + b * c, "addcdiv": lambda a, b, c: a + b / c, "leaky_relu": lambda x, s=0.01: np.where(x > 0, x, x * s),
-    "elu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)), "softplus": lambda x: np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20)))),
-    "hardtanh": lambda x, a=-1.0, b=1.0: np.clip(x, a, b), "logit": lambda x: np.log(x / (1 - x)), "signbit": np.signbit, "xlogy": lambda x, y: np.where(x == 0, 0, x * np.log(y)),
-    "nan_to_num": np.nan_to_num, "lgamma": np.vectorize(math.lgamma, otypes=[float]), "alias": lambda x: x,
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "bitwise_not": np.bitwise_not, "__lshift__": shift_left, "__rshift__": shift_right,
+    "bitwise_left_shift": shift_left, "bitwise_right_shift": shift_right, "where": np.where, "masked_fill": lambda x, m, v: np.where(m, v, x),
+    "clamp": clamp, "clamp_min": lambda x, min: np.maximum(x, min), "clamp_max": lambda x, max: np.minimum(x, max), "lerp": lambda a, b, w: a + w * (b - a),
+    "addcmul": lambda a, b, c, value=1: a + value * (b * c), "addcdiv": lambda a, b, c, value=1: a + value * (b / c), "leaky_relu": lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
+    "elu": lambda x, alpha=1, scale=1, input_scale=1: scale * np.where(x > 0, x, alpha * np.expm1(x * input_scale)), "softplus": lambda x, beta=1, threshold=20: np.where(x * beta > threshold, x, np.log1p(np.exp(np.minimum(x * beta, threshold))) / beta),
+    "hardtanh": lambda x, min_val=-1, max_val=1: clamp(x, min_val, max_val), "logit": logit, "signbit": np.signbit, "xlogy": lambda x, y: np.where(x == 0, 0, x * np.log(y)),
+    "lgamma": np.vectorize(math.lgamma, otypes=[float]), "alias": lambda x: x,
     "gelu": lambda x, approximate="none": 0.5 * x * (1 + erf(x * math.sqrt(0.5))) if approximate == "none" else 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "_gelu_erf": lambda x: 0.5 * x * (1 + erf(x * math.sqrt(0.5))), "_gelu_tanh_approx": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
 }
