@@ -77,7 +77,7 @@ enum class layout : std::uint8_t { strided, contiguous_format, preserve_format, 
 
 /// One argument of a call. Compound kinds refer to further arguments of the document.
 struct argument {
-  enum class kind : std::uint8_t { none, boolean, integer, real, string, node, list, tuple, slice, dtype, layout, device };
+  enum class kind : std::uint8_t { none, boolean, integer, real, string, node, list, tuple, slice, dtype, layout, device, function };
   kind what = kind::none;
   bool boolean = false;
   device_ir::dtype element = device_ir::dtype::f32;
@@ -86,7 +86,7 @@ struct argument {
   range items;                    ///< list, tuple: its items; slice: three (start, stop, step), each maybe `none`
   std::int64_t integer = 0;       ///< integer; device: its index, or -1
   double real = 0;
-  std::string_view text;          ///< string: its characters, unescaped; device: its type
+  std::string_view text;          ///< string: its characters, unescaped; device: its type; function: its name
 };
 
 /// A keyword argument: `name = value`.

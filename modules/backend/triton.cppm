@@ -113,6 +113,8 @@ public:
   [[nodiscard]] expression permuted(expression e, std::span<const std::int64_t> order);
 
   std::vector<descriptor> descriptors;
+  codegen::variable seeds = codegen::no_variable; ///< the parameter with the launch's seeds, where the kernel takes some
+  std::int64_t seed_count = 0;
   std::int64_t widest_product = 0; ///< columns of the widest matrix product of whole warp groups
   std::vector<std::int32_t> whole_open; ///< whole reductions opened so far
   codegen::body kernel_body = codegen::no_body;
@@ -146,6 +148,13 @@ void load_float4(emitter&, const node&);
 void inline_asm_elementwise(emitter&, const node&);
 void float4_pair(emitter&, const node&);
 void inline_triton(emitter&, const node&);
+void triton_kernel(emitter&, const node&);
+
+// random.cpp
+void rng_seed(emitter&, const node&);
+void rand(emitter&, const node&);
+void rand4x(emitter&, const node&);
+void randint(emitter&, const node&);
 
 // reduction.cpp
 void reduction(emitter&, const node&);
@@ -220,6 +229,12 @@ constexpr handler_row<operation, codegen::handler> triton_rows[] = {
   {operation::inline_asm_elementwise,   triton::inline_asm_elementwise},
   {operation::float4_e2m1fn_x2_to_float32,triton::float4_pair},
   {operation::inline_triton,              triton::inline_triton},
+  {operation::triton_kernel,              triton::triton_kernel},
+  // random numbers
+  {operation::rng_seed,                   triton::rng_seed},
+  {operation::rand,                       triton::rand},
+  {operation::rand4x,                     triton::rand4x},
+  {operation::randint,                    triton::randint},
   // reductions and scans
   {operation::aten_sum,                 triton::reduction},
   {operation::aten_amax,                triton::reduction},

@@ -125,7 +125,8 @@ private:
     case argument::kind::boolean: return a.boolean == b.boolean;
     case argument::kind::integer: return a.integer == b.integer;
     case argument::kind::real: return equal_reals(a.real, b.real);
-    case argument::kind::string: return a.text == b.text;
+    case argument::kind::string:
+    case argument::kind::function: return a.text == b.text;
     case argument::kind::node: return a.node == b.node;
     case argument::kind::list:
     case argument::kind::tuple:

@@ -1006,6 +1006,7 @@ private:
     if (c == '(') return read_items(argument::kind::tuple, ')', depth);
     if (c == '\'' || c == '"') return read_string();
     if (is(c, digit) || c == '-' || c == '.') return read_number();
+    if (c == '<') return read_function();
     fail_expecting("an argument");
   }
 
@@ -1125,6 +1126,34 @@ private:
     } else {
       fail(begin, "unknown constant " + quoted({begin, at_}) + ": expected a data type as 'torch.float32', or 'torch.strided'");
     }
+    return a;
+  }
+
+  /// `<function NAME at 0x7f00>`, as Python writes one; of a dotted name the last part, the address may be left out.
+  argument read_function() {
+    ++at_;
+    expect_word("function");
+    skip_blanks();
+    argument a;
+    a.what = argument::kind::function;
+    do {
+      if (accept('<')) { // `outer.<locals>.inner`
+        expect_word("locals");
+        expect('>');
+      } else {
+        a.text = expect_name("the function's name");
+      }
+    } while (accept('.'));
+    if (a.text.empty()) fail_expecting("the function's name");
+    skip_blanks();
+    if (*at_ != '>') {
+      expect_word("at");
+      skip_blanks();
+      if (at_[0] != '0' || at_[1] != 'x') fail_expecting("the function's address");
+      for (at_ += 2; is(*at_, name_part); ++at_) {
+      }
+    }
+    expect('>');
     return a;
   }
 

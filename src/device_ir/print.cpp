@@ -302,6 +302,7 @@ private:
     case argument::kind::dtype: add("torch.", torch_name(a.element)); break;
     case argument::kind::layout: add("torch.", torch_name(a.memory_layout)); break;
     case argument::kind::device: write_device(a); break;
+    case argument::kind::function: add("<function ", a.text, ">"); break;
     }
     return true;
   }

@@ -329,9 +329,9 @@ value machine::random(operation o) {
       rest /= n;
     }
     const std::uint32_t word = philox(static_cast<std::uint64_t>(integer(*seed)), counter);
-    const auto magnitude = static_cast<std::int32_t>(word);
-    if (whole) a.integers[i] = high <= low ? low : low + static_cast<std::int64_t>(word % static_cast<std::uint64_t>(high - low));
-    else a.reals[i] = static_cast<double>(magnitude < 0 ? ~magnitude : magnitude) * 4.6566127342e-10;
+    const std::int64_t number = static_cast<std::int32_t>(word);
+    if (whole) a.integers[i] = high <= low ? low : low + (number < 0 ? -number : number) % (high - low);
+    else a.reals[i] = static_cast<double>(number < 0 ? -number - 1 : number) * 4.6566127342e-10;
   }
   return typed(std::move(a));
 }

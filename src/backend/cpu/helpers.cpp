@@ -601,8 +601,8 @@ inline float random_unit(std::int64_t seed, std::int64_t offset) {
     helper{"math::random_integer", "math", R"(
 /// In [low, high).
 inline std::int64_t random_integer(std::int64_t low, std::int64_t high, std::int64_t seed, std::int64_t offset) {
-  const std::uint32_t word = math::philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(offset));
-  return high <= low ? low : low + static_cast<std::int64_t>(word % static_cast<std::uint64_t>(high - low));
+  const std::int64_t word = static_cast<std::int32_t>(math::philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(offset)));
+  return high <= low ? low : low + (word < 0 ? -word : word) % (high - low);
 }
 )"},
     helper{"math::atomic_update", "math", R"(

@@ -42,6 +42,8 @@ void triton_emitter::reset(const codegen::kernel_plan& p, const codegen::target&
   functions.clear();
   descriptors.clear();
   widest_product = 0;
+  seeds = codegen::no_variable;
+  seed_count = 0;
   stored_.assign(source->tensors.size(), false);
   loops_.clear();
   accumulating_.clear();

@@ -1,4 +1,5 @@
 module;
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -6,6 +7,7 @@ module;
 #include <string>
 #include <string_view>
 #include <vector>
+#include <fmt/format.h>
 module muster.backend.triton;
 
 namespace muster::triton {
@@ -98,6 +100,91 @@ void inline_triton(emitter& base, const node& n) {
   const expression value = e.text(e.keep(text.substr(begin, end + 1 - begin)));
   if (n.type.what == device_ir::type::kind::tensor) e.effect_result(e.typed(value, n.type.element));
   else e.evaluate(value);
+}
+
+namespace {
+
+/// The name behind the first `def` of a source, or nothing.
+std::string_view defined_name(std::string_view source) {
+  std::size_t at = source.find("def ");
+  if (at == std::string_view::npos) return {};
+  at = source.find_first_not_of(' ', at + 4);
+  const std::size_t end = source.find_first_of(" (", at);
+  return end == std::string_view::npos ? std::string_view() : source.substr(at, end - at);
+}
+
+/// The source without the indentation that all its lines have.
+std::string dedented(std::string_view source) {
+  std::size_t common = std::string_view::npos;
+  const auto each_line = [&](auto&& what) {
+    for (std::size_t at = 0; at < source.size();) {
+      const std::size_t end = std::min(source.find('\n', at), source.size());
+      const std::string_view text = source.substr(at, end - at);
+      what(text, text.find_first_not_of(' '));
+      at = end + 1;
+    }
+  };
+  each_line([&](std::string_view, std::size_t indent) { common = std::min(common, indent); });
+  std::string out;
+  each_line([&](std::string_view text, std::size_t indent) {
+    if (indent == std::string_view::npos && out.empty()) return;
+    (out += indent == std::string_view::npos ? std::string_view() : text.substr(common)) += '\n';
+  });
+  while (out.ends_with("\n\n")) out.pop_back();
+  return out;
+}
+
+/// The function that is called: its source becomes one of the module's; one that the document merely names is the caller's.
+std::string_view called_function(triton_emitter& e, const argument& function) {
+  if (function.what == argument::kind::function) {
+    const std::string note = fmt::format(
+        "{} is a @triton.jit function that the document does not hold: set it in this module before the first launch", function.text);
+    if (std::find(e.notes.begin(), e.notes.end(), note) == e.notes.end()) e.notes.push_back(note);
+    return function.text;
+  }
+  if (function.what != argument::kind::string) e.malformed("triton_kernel begins with a function or its source");
+  const std::string_view name = defined_name(function.text);
+  if (name.empty()) e.malformed("triton_kernel's source defines no function");
+  std::string source = dedented(function.text);
+  if (source.find("@triton.jit") == std::string::npos) source.insert(0, "@triton.jit\n");
+  if (e.functions.find(source) != std::string::npos) return name;
+  if (e.functions.find(fmt::format("\ndef {}(", name)) != std::string::npos)
+    e.unsupported(fmt::format("two functions of the name {}", name));
+  ((e.functions += '\n') += source) += '\n';
+  return name;
+}
+
+} // namespace
+
+/// `triton_kernel(function or source, arguments, output_like)`: arguments in a list or tuple.
+void triton_kernel(emitter& base, const node& n) {
+  triton_emitter& e = self(base);
+  const argument* function = e.argument_at(0);
+  const argument* values = e.argument_at(1);
+  if (function == nullptr) e.malformed("triton_kernel begins with a function or its source");
+  std::vector<expression> arguments;
+  if (values != nullptr && values->what != argument::kind::none) {
+    if (values->what != argument::kind::list && values->what != argument::kind::tuple)
+      e.malformed("triton_kernel's arguments are a list or a tuple");
+    for (const argument& a : e.source->items(*values)) arguments.push_back(e.literal(a));
+  }
+  const expression value = e.call(called_function(e, *function), arguments);
+  if (n.type.what == device_ir::type::kind::tensor) return e.effect_result(e.typed(value, n.type.element));
+  const argument* like = e.argument_at(2);
+  const bool several = like != nullptr && (like->what == argument::kind::list || like->what == argument::kind::tuple);
+  if (!several) {
+    e.evaluate(value);
+    return;
+  }
+  const codegen::variable all = e.new_variable(n.name);
+  e.at(e.assign(all, value)).effect = true;
+  std::vector<expression> items;
+  for (std::size_t i = 0; i < e.source->items(*like).size(); ++i) {
+    const argument& item = e.source->items(*like)[i];
+    const expression part = e.subscript(e.name(all), {e.integer(static_cast<std::int64_t>(i))});
+    items.push_back(item.what == argument::kind::node ? e.typed(part, e.type_of(item.node)) : part);
+  }
+  e.results(items);
 }
 
 } // namespace muster::triton

@@ -25,7 +25,7 @@ using device_ir::dtype;
 namespace {
 
 // Sorted: Python's keywords, builtins that emitted code calls, and what the module's frame defines.
-constexpr std::array<std::string_view, 62> reserved{
+constexpr std::array<std::string_view, 63> reserved{
     "False",     "None",     "TensorDescriptor",
     "True",      "abs",      "and",
     "as",        "assert",   "async",
@@ -45,8 +45,8 @@ constexpr std::array<std::string_view, 62> reserved{
     "pow",       "print",    "raise",
     "range",     "return",   "round",
     "slice",     "sum",      "tl",
-    "triton",    "try",      "tuple",
-    "type",      "while",
+    "torch",     "triton",   "try",
+    "tuple",     "type",     "while",
 };
 static_assert(std::is_sorted(reserved.begin(), reserved.end()));
 
@@ -115,11 +115,19 @@ struct module_function {
 };
 
 // Triton's // and % round towards zero.
-constexpr std::array<module_function, 12> module_functions{{
+constexpr std::array<module_function, 15> module_functions{{
     {"_floor_divide", "@triton.jit\ndef _floor_divide(a, b):\n    quotient = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < "
                       "0)), quotient - 1, quotient)\n"},
     {"_floor_modulo", "@triton.jit\ndef _floor_modulo(a, b):\n    remainder = a % b\n    return tl.where((remainder != 0) & ((remainder < "
                       "0) != (b < 0)), remainder + b, remainder)\n"},
+    {"_random", "@triton.jit\ndef _random(seed, offset):\n"
+                "    # Philox with the 64 bits of the offset as its first two counters.\n"
+                "    counter = offset.to(tl.uint64, bitcast=True)\n"
+                "    low = (counter & 0xFFFFFFFF).to(tl.uint32)\n"
+                "    return tl.philox(seed, low, (counter >> 32).to(tl.uint32), low * 0, low * 0)\n"},
+    {"_uniform", "@triton.jit\ndef _uniform(random):\n    return tl.random.uint_to_uniform_float(random)\n"},
+    {"_whole", "@triton.jit\ndef _whole(random, low, high):\n"
+               "    return (low + tl.abs(random.to(tl.int32, bitcast=True).to(tl.int64)) % (high - low)).to(tl.int32)\n"},
     {"_trunc_divide", "@triton.jit\ndef _trunc_divide(a, b):\n    return a // b\n"},
     {"_trunc_modulo", "@triton.jit\ndef _trunc_modulo(a, b):\n    return a % b\n"},
     {"_tanh", "@triton.jit\ndef _tanh(x):\n"
@@ -249,6 +257,7 @@ private:
     for (const descriptor& d : e_.descriptors) e_.at(d.name).live = false;
     for (const symbolic::symbol s : codegen::launch_symbols(plan_)) e_.at(symbol_variable(s)).live = false;
     if (persistent()) e_.at(programs_).live = false;
+    if (e_.seeds != codegen::no_variable) e_.at(e_.seeds).live = false;
     e_.mark_live(inside);
     e_.resolve_names(inside);
     k.body.reserve(d_.nodes.size() * 64);
@@ -261,6 +270,7 @@ private:
     };
     for (const codegen::variable v : tensors_) add(v, false);
     for (const descriptor& d : e_.descriptors) add(d.name, false);
+    if (e_.seeds != codegen::no_variable) add(e_.seeds, false);
     for (const symbolic::symbol s : codegen::launch_symbols(plan_)) add(symbol_variable(s), is_host_block_size(s));
     if (persistent()) add(programs_, true);
   }
@@ -489,6 +499,7 @@ private:
 
   void write_imports() {
     if (persistent()) out_ += "import functools\n\n";
+    if (e_.seeds != codegen::no_variable) out_ += "import torch\n";
     out_ += "import triton\nimport triton.language as tl\n";
     if (uses_libdevice_) out_ += "from triton.language.extra import libdevice\n";
     if (!e_.descriptors.empty()) out_ += "from triton.tools.tensor_descriptor import TensorDescriptor\n";
@@ -546,6 +557,9 @@ private:
           "\n\ndef _multiprocessors():\n    try:\n        return _multiprocessors_of(triton.runtime.driver.active.get_current_device())\n"
           "    except RuntimeError:  # no GPU: Triton's interpreter\n        return 1\n";
     line("\n\ndef launch({}):", fmt::join(parameters, ", "));
+    if (e_.seeds != codegen::no_variable)
+      line("    {} = torch.randint(-(2**63), 2**63 - 1, ({},), dtype=torch.int64, device={}.device)", e_.name_of(e_.seeds), e_.seed_count,
+           e_.name_of(tensors_[0]));
     std::string options;
     launch_options_(launch_config(), options);
     for (const kernel& k : kernels_) write_launch_of(k, options);
