@@ -44,7 +44,7 @@ TOLERANCE = 2e-5
 
 
 class Row(NamedTuple):
-    """Milliseconds of each round, or none where there is no such subject."""
+    """Milliseconds of each round; empty where there is no such subject."""
 
     muster: list[float]
     numpy: list[float]
@@ -60,12 +60,9 @@ def measure(build: Path) -> dict[str, Row]:
     return {name: Row(**times) for name, times in json.loads(done.stdout).items()}
 
 
-def missing() -> str | None:
-    """What is not there that the comparison needs."""
-    for name in ("numpy", "torch"):
-        if subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True).returncode != 0:
-            return f"no {name} (bench/requirements-torch.txt)"
-    return None
+def has(name: str) -> bool:
+    """Whether this Python has the package. NumPy makes the inputs and the expected results, so nothing is measured without it."""
+    return subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True).returncode == 0
 
 
 # --- in the process of its own -------------------------------------------------------------------------------------------------
@@ -115,11 +112,17 @@ def run(muster: str) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     import numpy as np
-    import torch
-    import torch.nn.functional as F
 
-    torch.set_num_threads(threads)
-    torch.set_grad_enabled(False)
+    functions = {"np": np}
+    try:
+        import torch
+        import torch.nn.functional as F
+    except ImportError:
+        torch = None
+    else:
+        torch.set_num_threads(threads)
+        torch.set_grad_enabled(False)
+        functions |= {"torch": torch, "F": F}
 
     def softmax(x):
         e = np.exp(x - x.max(-1, keepdims=True))
@@ -134,7 +137,7 @@ def run(muster: str) -> None:
         total = np.exp(logits - largest[:, None]).sum(-1)
         return largest + np.log(total) - logits[np.arange(len(labels)), labels]
 
-    functions = {"np": np, "softmax": softmax, "layer_norm": layer_norm, "cross_entropy": cross_entropy, "torch": torch, "F": F}
+    functions |= {"softmax": softmax, "layer_norm": layer_norm, "cross_entropy": cross_entropy}
     found = {}
     with tempfile.TemporaryDirectory(prefix="muster-") as folder:
         for document, numpy_says, torch_says, variant in ROWS:
@@ -149,7 +152,6 @@ def run(muster: str) -> None:
             for scalar, (name, kind) in zip(scalars, listed):
                 setattr(scalar, kind, PARAMETERS[name])
             eps = PARAMETERS["zuf0"]
-            of_torch = {name: torch.from_numpy(a.copy() if name == stored else a) for name, a in arrays.items()} | {"eps": eps}
             of_numpy = {name: a.copy() if name == stored else a for name, a in arrays.items()} | {"eps": eps}
             evaluate = lambda code, values: eval(code, functions | values)
             reference = next(n for d, n, _, _ in ROWS if d == document)
@@ -157,8 +159,10 @@ def run(muster: str) -> None:
             expected = evaluate(reference, wide)
             subjects = {
                 "muster": lambda: (kernel(pointers, scalars, ctypes.c_int(threads)), arrays[stored])[1],
-                "torch": lambda code=compile(torch_says, document, "eval"), values=of_torch: evaluate(code, values),
             }
+            if torch is not None:
+                of_torch = {name: torch.from_numpy(a.copy() if name == stored else a) for name, a in arrays.items()} | {"eps": eps}
+                subjects["torch"] = lambda code=compile(torch_says, document, "eval"), values=of_torch: evaluate(code, values)
             if numpy_says is not None:
                 subjects["numpy"] = lambda code=compile(numpy_says, document, "eval"), values=of_numpy: evaluate(code, values)
             for who, call in subjects.items():
