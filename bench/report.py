@@ -523,7 +523,7 @@ def plot_kernels(panel, found: dict[str, Measured]) -> None:
             for y, row in enumerate(rows)
             if f"cpu/{row}/{who}" in found
         ]
-        panel.barh([y for y, _ in points], [ratio for _, ratio in points], 0.33, label=who)
+        panel.barh([y for y, _ in points], [ratio - 1 for _, ratio in points], 0.33, left=1, label=who)
     panel.axvline(1, color="black", linewidth=1)
     panel.set(title="cpu backend, f32", xlabel="time / muster's", yticks=range(len(rows)), yticklabels=rows)
     panel.set_xscale("log")
