@@ -1,7 +1,7 @@
 """Runs the benchmarks and prints what they found as tables.
 
-usage: report.py BUILD [--readme] [PART…]   BUILD is a finished build folder; parts: lookup growth find_device documents
-                                            --readme: write the table of ratios in README.md anew
+usage: report.py BUILD [--readme] [PART…]   BUILD is a finished build folder; parts: lookup growth find_device documents cpu
+                                            --readme: write what these found into the table of ratios in README.md
 
 Times are medians of many short repetitions in random order, in nanoseconds a call; what is compared is compared in one process.
 Beside them stand instructions a call, which valgrind counts: they do not depend on how busy the machine is. A wrong result ends the
@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import cpu
 import scale
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -318,6 +320,34 @@ def documents() -> dict[str, Measured]:
     return {}
 
 
+def cpu_kernels() -> dict[str, Measured]:
+    """Kernels of the cpu backend beside NumPy and PyTorch eager; a ratio is the median of those of each round."""
+    if not cpu.has("numpy"):
+        skipped("kernels of the cpu backend: no numpy (bench/requirements-torch.txt), which makes their inputs and expected results")
+        return {}
+    pytorch = "PyTorch eager" if cpu.has("torch") else "no PyTorch"
+    if pytorch == "no PyTorch":
+        skipped("kernels of the cpu backend beside PyTorch: no torch (bench/requirements-torch.txt)")
+    try:
+        times = cpu.measure(BUILD)
+    except RuntimeError as error:
+        raise Failed(str(error)) from error
+    rows = []
+    found = {}
+    for name, row in times.items():
+        ours = statistics.median(row.muster)
+        found[f"cpu/{name}/muster"] = Measured(1e6 * ours, None)
+        cells = [name, number(ours)]
+        for who, others in (("NumPy", row.numpy), ("PyTorch", row.torch)):
+            ratio = statistics.median(other / own for other, own in zip(others, row.muster)) if others else None
+            cells += [number(statistics.median(others) if others else None), number(ratio)]
+            if ratio is not None:
+                found[f"cpu/{name}/{who}"] = Measured(1e6 * ours * ratio, None)
+        rows.append(cells)
+    print_table("kernels of the cpu backend, f32", ["", "muster: ms", "NumPy: ms", "/ ours", f"{pytorch}: ms", "/ ours"], rows)
+    return found
+
+
 # --- goals --------------------------------------------------------------------------------------------------------------------
 
 
@@ -398,6 +428,10 @@ def goals() -> list[Goal]:
             all_goals.append(Goal(f"find_device: {who}, {case}", f"find_device/{case}/{who}", f"find_device/{case}/muster", ratio))
     all_goals.append(Goal("start: self-registration, 1,000 operations x 32 backends", "starting/self-registration", "starting/muster", 20))
     all_goals.append(Goal("compiling: self-registration, 1,000 x 32", "compiling/1000x32/self-registration", "compiling/1000x32/muster", 0))
+    for row in dict.fromkeys(f"{document}, {variant}" if variant else document for document, _, _, variant in cpu.ROWS):
+        ratio = 0.5 if row == "matmul" else 0 if row == "attention, fused" else 1
+        all_goals.append(Goal(f"cpu, {row}: PyTorch eager", f"cpu/{row}/PyTorch", f"cpu/{row}/muster", ratio))
+        all_goals.append(Goal(f"cpu, {row}: NumPy", f"cpu/{row}/NumPy", f"cpu/{row}/muster", 0))
     return all_goals
 
 
@@ -413,16 +447,22 @@ def goal_rows(found: dict[str, Measured]) -> list[list[str]]:
 
 
 def write_readme(rows: list[list[str]]) -> None:
-    table = ["| what, over muster's | goal | time | instructions |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+    """In the order of the goals; what this run did not measure keeps its row."""
     file = ROOT / "README.md"
     text = file.read_text()
     begin, end = "<!-- bench:begin -->\n", "<!-- bench:end -->"
     before, rest = text.split(begin)
-    file.write_text(before + begin + "\n".join(table) + "\n" + end + rest.split(end)[1])
+    old, after = rest.split(end)
+    lines = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines()[2:]}
+    lines |= {row[0]: f"| {' | '.join(row)} |" for row in rows}
+    table = ["| what, over muster's | goal | time | instructions |", "|---|---|---|---|"]
+    table += [lines[goal.what] for goal in goals() if goal.what in lines]
+    file.write_text(before + begin + "\n".join(table) + "\n" + end + after)
 
 
 def plot(found: dict[str, Measured]) -> None:
-    """Lookups by name in random order, and the compiler's time against the number of cells: build/bench/bench.svg."""
+    """Lookups by name in random order, the compiler's time against the number of cells, and kernels on the processor, of which
+    what was measured: build/bench/bench.svg."""
     try:
         import matplotlib
     except ImportError:
@@ -432,19 +472,31 @@ def plot(found: dict[str, Measured]) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "muster"
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(1, 3, figsize=(17, 6), layout="constrained")
-    for panel, table in zip(panels, ("operation name", "both names")):
-        plot_lookups(panel, table, found)
+    drawn: list[Callable] = []
+    if any(name.startswith("operation name/") for name in found):
+        drawn += [lambda panel, table=table: plot_lookups(panel, table, found) for table in ("operation name", "both names")]
+    if any(name.startswith("compiling/") for name in found):
+        drawn.append(lambda panel: plot_compiling(panel, found))
+    if any(name.startswith("cpu/") for name in found):
+        drawn.append(lambda panel: plot_kernels(panel, found))
+    if not drawn:
+        return
+    figure, panels = pyplot.subplots(1, len(drawn), figsize=(5.5 * len(drawn), 6), layout="constrained", squeeze=False)
+    for draw, panel in zip(drawn, panels[0]):
+        draw(panel)
+    target = BUILD / "bench/bench.svg"
+    figure.savefig(target, metadata={"Date": None})
+    print(f"\nplot: {target.relative_to(ROOT) if target.is_relative_to(ROOT) else target}")
+
+
+def plot_compiling(panel, found: dict[str, Measured]) -> None:
     for way in ("muster", "self-registration", "switch"):
         points = [
             (operations * backends, found[f"compiling/{operations}x{backends}/{way}"].ns / 1e9) for operations, backends in scale.SIZES
         ]
-        panels[2].loglog(*zip(*points), marker="o", label=way)
-    panels[2].set(title="compiling the table", xlabel="operations x backends", ylabel="processor seconds")
-    panels[2].legend()
-    target = BUILD / "bench/bench.svg"
-    figure.savefig(target, metadata={"Date": None})
-    print(f"\nplot: {target.relative_to(ROOT) if target.is_relative_to(ROOT) else target}")
+        panel.loglog(*zip(*points), marker="o", label=way)
+    panel.set(title="compiling the table", xlabel="operations x backends", ylabel="processor seconds")
+    panel.legend()
 
 
 def plot_lookups(panel, table: str, found: dict[str, Measured]) -> None:
@@ -463,6 +515,21 @@ def plot_lookups(panel, table: str, found: dict[str, Measured]) -> None:
     panel.legend()
 
 
+def plot_kernels(panel, found: dict[str, Measured]) -> None:
+    rows = sorted({name.split("/")[1] for name in found if name.startswith("cpu/")})
+    for i, who in enumerate(("NumPy", "PyTorch")):
+        points = [
+            (y + (i - 0.5) * 0.35, found[f"cpu/{row}/{who}"].ns / found[f"cpu/{row}/muster"].ns)
+            for y, row in enumerate(rows)
+            if f"cpu/{row}/{who}" in found
+        ]
+        panel.barh([y for y, _ in points], [ratio - 1 for _, ratio in points], 0.33, left=1, label=who)
+    panel.axvline(1, color="black", linewidth=1)
+    panel.set(title="cpu backend, f32", xlabel="time / muster's", yticks=range(len(rows)), yticklabels=rows)
+    panel.set_xscale("log")
+    panel.legend()
+
+
 # --- running ------------------------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
@@ -470,6 +537,7 @@ PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
     "growth": growth,
     "find_device": find_device,
     "documents": documents,
+    "cpu": cpu_kernels,
 }
 
 
@@ -488,12 +556,8 @@ def main() -> int:
             return 1
     if rows := goal_rows(found):
         print_table("times as much as muster's, and the goals", ["", "goal", "time", "instructions"], rows)
-    if {"lookup", "growth"} <= set(chosen):
-        plot(found)
+    plot(found)
     if readme:
-        if not {"lookup", "growth", "find_device"} <= set(chosen):
-            print("--readme: needs the parts lookup, growth and find_device", file=sys.stderr)
-            return 2
         write_readme(rows)
     return 0
 
