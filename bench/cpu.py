@@ -38,7 +38,14 @@ ROWS = [
     ("attention", "softmax(q @ k.transpose(0, 2, 1) / 8) @ v", "torch.softmax(q @ k.transpose(1, 2) / 8, -1) @ v", ""),
     ("attention", None, "F.scaled_dot_product_attention(q[None], k[None], v[None])[0]", "fused"),
 ]  # fmt: skip
-ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32), "MALLOC_TOP_PAD_": str(1 << 26)}
+# The threads of PyTorch's OpenMP sleep between calls: spinning ones take the cores from whoever else computes, and a call then waits
+# for whole ticks of the scheduler.
+ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "passive",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
+    "MALLOC_TOP_PAD_": str(1 << 26),
+}
 PARAMETERS = {"zuf0": 1e-5}
 TOLERANCE = 2e-5
 
